@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -89,6 +90,23 @@ SAYS_NOTHING = (
 )
 """Docstrings that add nothing to the names: without one, a reader loses nothing."""
 TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
+
+MOST_MODULES = 14
+"""Modules in a folder, without its ``__init__``: beyond that it gets subfolders by purpose."""
+MORE_MODULES = {
+    "twisted_kafka/admin": 15,
+    "twisted_kafka/config": 17,
+    "twisted_kafka/console/web": 16,
+    "twisted_kafka/group_coordinator": 18,
+    "twisted_kafka/group_coordinator/state": 16,
+    "twisted_kafka/metadata": 15,
+    "twisted_kafka/protocol/messages": 28,
+    "twisted_kafka/protocol/records": 15,
+    "twisted_kafka/transaction_coordinator": 17,
+    "spark/twisted_kafka_spark/findings": 15,
+    "spark/twisted_kafka_spark/pipeline": 15,
+}
+"""Folders with more. The numbers may only fall."""
 
 Nodes = Sequence[ast.AST]
 
@@ -262,6 +280,13 @@ def test_a_module_keeps_the_rules() -> None:
             assert names <= MORE_PARAMETERS, "an object for what belongs together"
             assert all(len(each.args.args) <= 2 for each in wide), "by keywords alone"
             assert list(_docstrings_that_say_nothing(nodes)) == []
+
+
+def test_no_folder_is_crowded() -> None:
+    paths = [path for top in (PACKAGE, ROOT / "spark" / "twisted_kafka_spark") for path in top.rglob("*.py")]
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in paths if path.name != "__init__.py")
+    crowded = {folder: count for folder, count in counts.items() if count > MORE_MODULES.get(folder, MOST_MODULES)}
+    assert crowded == {}, "subfolders by purpose"
 
 
 def test_only_those_that_need_it_may_transfer_a_part() -> None:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOST_MARKED_LINES = 5
+MOST_MARKED_LINES = 0
 """May only fall. Rephrase what you touch, and lower this number."""
+MOST_MARKED_MESSAGES = 17
+"""Log lines, errors, help and other strings with a blank. Those left are right, such as "does not have the expected version"."""
 MARKED = re.compile(
     "|".join(
         (
@@ -52,6 +54,18 @@ def _prose_of_module(path: Path) -> Iterator[str]:
             yield token.string
 
 
+def _messages_of_module(path: Path) -> Iterator[str]:
+    """Find the strings with blanks that are no docstrings; an f-string has a part for each text between its values."""
+    text = path.read_text()
+    if not MARKED.search(text):
+        return
+    nodes = list(ast.walk(ast.parse(text)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value and id(node) not in docstrings:
+            yield node.value
+
+
 def _prose() -> Iterator[tuple[Path, str]]:
     for folder in ("twisted_kafka", "spark", "pytest_plugin"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -64,6 +78,13 @@ def _prose() -> Iterator[tuple[Path, str]]:
 def test_no_more_lines_have_a_marked_phrase() -> None:
     marked = [f"{path.relative_to(ROOT)}: {line.strip()}" for path, line in _prose() if MARKED.search(line)]
     assert len(marked) <= MOST_MARKED_LINES, marked
+
+
+def test_no_more_messages_have_a_marked_phrase() -> None:
+    modules = [path for folder in ("twisted_kafka", "spark") for path in sorted((ROOT / folder).rglob("*.py"))]
+    messages = [f"{path.relative_to(ROOT)}: {each.strip()}" for path in modules for each in _messages_of_module(path)]
+    marked = [each for each in messages if MARKED.search(each)]
+    assert len(marked) <= MOST_MARKED_MESSAGES, marked
 
 
 def test_a_marked_phrase_is_found() -> None:

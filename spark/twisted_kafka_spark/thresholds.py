@@ -205,7 +205,7 @@ SILENT_REQUESTS = 30
 ABSENT_MINUTES = 4
 """Minutes without a request to a broker: more than a planned restart takes."""
 UNREAD_US, UNREAD_FETCHES = 3_600_000_000, 30
-"""How long nobody has read a topic, and the fetches that were to be expected in that time."""
+"""How long a topic has had no reader, and the number of fetches that was expected in that time."""
 
 OPENED_A_SLOT, OPENED_ALWAYS, OPENED_SLOTS, OPENED_FLOOR = 8, 20, 12, 120
 """Connections of a client in five minutes, the same if it does so all day, how many slots this lasts, the connections in all."""

@@ -29,7 +29,7 @@ class DamagePolicy:
         if not self.skips:
             raise DamagedBatchError(
                 f"{what}. If another replica has it, stop this broker, delete its copy of the partition and start it again. "
-                f"If not, {SKIP_KEY}=true loads the rest of the partition, without what the batch says."
+                f"If not, {SKIP_KEY}=true loads the rest of the partition, without this batch."
             ) from error
         _log.error("{what}; skipping it, because {key} is true", what=what, key=SKIP_KEY)
 

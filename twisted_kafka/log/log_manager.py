@@ -178,7 +178,7 @@ class LogManager:
         return LogConfig.from_broker(self._config, self._topic_configs(topic))
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Create the partition's next log in ``directory``, unless its log is there already."""
+        """Remember to create the partition's next log in ``directory``; does nothing if its log is there already."""
         with self._lock:
             self._preferred.add(topic_partition, directory)
 

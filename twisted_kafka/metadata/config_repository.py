@@ -110,7 +110,7 @@ class ConfigRepository:
             except (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError):
                 continue
             return
-        raise StoreError(f"{path} was changed {MAX_CHANGE_ATTEMPTS} times while it was to be changed")
+        raise StoreError(f"{path} was changed {MAX_CHANGE_ATTEMPTS} times by others at the same moment")
 
     def _replacement(self, path: str, found: tuple[bytes, Stat] | None, config: dict[str, str]) -> list[Operation]:
         """Return the operation that replaces the config of a node; ``found`` is the present one."""

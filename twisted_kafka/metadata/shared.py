@@ -77,7 +77,7 @@ def open_shared(connect: str, *, threaded: bool = True) -> "SharedStore":
 
 
 def session_of(connect: str) -> "SharedStore":
-    """Return the session of the broker with this ``zookeeper.connect``. Raises KeyError."""
+    """Return the session that a broker began with this ``zookeeper.connect``. Raises KeyError if none did."""
     with _lock:
         return _sessions[connect]
 

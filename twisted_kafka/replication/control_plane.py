@@ -134,7 +134,7 @@ class ControlPlane:
             self._is_in_doubt = False
         gone = {topic: topic_id for topic, topic_id in known.items() if topic not in found}
         if gone:
-            _log.info("Topics were deleted, and no controller told of it: {topics}", topics=", ".join(sorted(gone)))
+            _log.info("Topics were deleted, and no controller reported it: {topics}", topics=", ".join(sorted(gone)))
             self._deleted(self._replicas.metadata.remove(gone))
 
     def _deleted(self, partitions: Sequence[TopicPartition]) -> None:

@@ -130,7 +130,7 @@ class Registry:
                 self._state.replay(json.loads(key or b""), None if value is None else json.loads(value))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 _log.warn(
-                    "A record in the topic of schemas is none of a registry, and is skipped: key {key}: {error}",
+                    "Skipping a record in the topic of schemas that no schema registry wrote: key {key}: {error}",
                     key=repr(key)[:200],
                     error=error,
                 )

@@ -132,8 +132,8 @@ SYMPTOMS: Final = (
     Symptom(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         (ApiKey.FETCH,),
-        "reads at an offset that{about} does not have: retention deleted it, or the topic was made anew. auto.offset.reset says "
-        "where the consumer goes on",
+        "reads at an offset that{about} does not have: retention deleted it, or the topic was created again. auto.offset.reset "
+        "decides where the consumer continues",
     ),
     Symptom(
         ErrorCode.ILLEGAL_SASL_STATE,

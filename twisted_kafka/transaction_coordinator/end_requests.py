@@ -26,8 +26,8 @@ class Step(Enum):
     """The step that the coordinator takes."""
 
     END = "the transaction ends"
-    BUMP = "there is no transaction to abort; the epoch is bumped all the same"
-    AGAIN = "what was answered already is answered again"
+    BUMP = "there is no transaction to abort; the epoch is bumped nevertheless"
+    AGAIN = "the earlier answer is repeated"
 
 
 _S = TransactionState

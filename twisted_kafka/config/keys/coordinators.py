@@ -40,7 +40,7 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY,
               "Threads that run the coordinator's event loop."),
     ConfigKey("group.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, READ_ONLY,
-              "How long a write waits for others to be appended together; -1: as long as others wait already."),
+              "How long a write waits for other writes to share an append; -1: only while others wait already."),
     ConfigKey("group.consumer.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, READ_ONLY,
               "Session timeout of members of the consumer protocol."),
     ConfigKey("group.consumer.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, READ_ONLY,

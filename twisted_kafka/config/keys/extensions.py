@@ -71,7 +71,7 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("zookeeper.auth.digest", PASSWORD, None, None, MEDIUM, READ_ONLY,
               "USER:PASSWORD for ZooKeeper's authentication scheme digest."),
     ConfigKey("zookeeper.sasl.jaas.config", PASSWORD, None, None, MEDIUM, READ_ONLY,
-              "Login module for SASL with ZooKeeper, DigestLoginModule: what the section Client of a JAAS file has."),
+              "Login module for SASL with ZooKeeper, DigestLoginModule: the content of section Client of a JAAS file."),
     ConfigKey("coordinator.load.skip.damaged.batches", BOOLEAN, False, None, LOW, READ_ONLY,
               "Skip unreadable batches of __consumer_offsets and __transaction_state; else their partitions are not available."),
     ConfigKey("dynamic.class.names", LIST, (), None, MEDIUM, READ_ONLY,

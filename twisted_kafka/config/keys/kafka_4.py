@@ -114,7 +114,7 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("share.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY,
               "Threads of the share coordinator; it has none of its own here."),
     ConfigKey("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, READ_ONLY,
-              "How long a write waits for others to be appended together; -1: as long as others wait already."),
+              "How long a write waits for other writes to share an append; -1: only while others wait already."),
     ConfigKey("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE,
               "Largest buffer that the share coordinator keeps for its next append; this broker keeps none."),
     ConfigKey("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE,

@@ -167,7 +167,7 @@ class Reassignments:
                 continue
             self._context.assign(partition, assignment)
             return
-        raise StoreError(f"{path} was changed {MAX_WRITE_ATTEMPTS} times while it was to be changed")
+        raise StoreError(f"{path} was changed {MAX_WRITE_ATTEMPTS} times by others at the same moment")
 
 
 def _changed(node: TopicNode, index: int, assignment: ReplicaAssignment) -> TopicNode:

@@ -66,7 +66,7 @@ class _Subscriptions(NamedTuple):
 
 
 class MemberUpdater:
-    """Computes updates without changing stored state."""
+    """Computes the records and the assignment that follow from a member's change; the group stays as it is until their replay."""
 
     def __init__(
         self,

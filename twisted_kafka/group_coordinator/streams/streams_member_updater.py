@@ -95,7 +95,7 @@ class StreamsUpdate(NamedTuple):
 
 
 class StreamsMemberUpdater:
-    """Computes updates without changing stored state."""
+    """Computes the records and the assignment that follow from a member's change; the group stays as it is until their replay."""
 
     def __init__(self, environment: GroupEnvironment) -> None:
         self._environment = environment

@@ -270,7 +270,7 @@ class KafkaChannel:
         self.state = next_state(self.state, THROTTLE_STARTED)
 
     def throttle_ended(self) -> None:
-        """End throttling."""
+        """Let requests be processed again, unless another is in flight; ``next_request`` processes the next one."""
         self.state = next_state(self.state, THROTTLE_ENDED)
 
     def mute(self) -> None:

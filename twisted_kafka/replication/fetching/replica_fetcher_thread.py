@@ -133,7 +133,7 @@ class ReplicaFetcherThread:
                 step = self._work.send(answer) if self._is_begun else next(self._work)
                 self._is_begun = True
             except Exception:  # noqa: BLE001 the thread has to live on
-                _log.failure("Fetching from broker {id} failed and begins anew", id=self._leader.id)
+                _log.failure("Fetching from broker {id} failed and starts again", id=self._leader.id)
                 self.run(self.fetcher)
                 step = Pause(self._retry_ms)
             if isinstance(step, Pause):

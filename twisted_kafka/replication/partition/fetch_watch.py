@@ -116,7 +116,7 @@ class FetchWatch:
         self._unsettled.pop(fetch, None)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all partitions, for good."""
         self._is_closed = True
         for fetch in list(self._fetches.values()):
             self.remove(fetch)
