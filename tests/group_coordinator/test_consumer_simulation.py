@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.group_coordinator.consumer_simulation import BEGIN_ANEW, Modern, look
+from tests.group_coordinator.heartbeating import disturb
 from tests.support.budget import share_of
 from tests.support.coordinator_fakes import Bench
 from tests.support.transcripts.consumer_groups import subscription
@@ -24,12 +25,13 @@ from twisted_kafka.group_coordinator.state.classic_group_member import MemberTer
 from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment
 from twisted_kafka.protocol.errors import ErrorCode
 
-FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 SETTINGS: dict[str, Any] = {"initial_rebalance_delay_ms": 0}
 
 
 class Classic:
     """An eager consumer of the classic protocol: it gives everything up before it joins again."""
+
+    instance_id = None
 
     def __init__(self, number: int, chance: random.Random) -> None:
         self.number = number
@@ -97,37 +99,17 @@ class Classic:
             self.used, self.sends = set(), "join"
 
 
-def disturb(chance: random.Random, bench: Bench, members: list[Any], spare: list[Any]) -> None:
-    what = chance.random()
-    if what < 0.1 and spare:
-        members.extend(spare.pop() for _ in range(min(len(spare), chance.choice((1, 3)))))
-    elif what < 0.14 and len(members) > 2:
-        dead = members.pop(chance.randrange(len(members)))
-        dead.restart()
-        spare.append(dead)
-    elif what < 0.17:
-        statics = [member for member in members if isinstance(member, Modern) and member.instance_id]
-        if statics:
-            chance.choice(statics).away(bench)
-    elif what < 0.2:
-        bench.log.fail_next.append(chance.choice(FAILURES))
-    elif what < 0.23:
-        bench.log.holds = True
-    elif what < 0.35 and bench.log.holds:
-        bench.log.release(chance.choice((ErrorCode.NONE, *FAILURES)))
-    elif what < 0.37:
-        bench.log.release()
-        bench.restart()
-    elif what < 0.39:
-        bench.topics.change({"t": bench.topics.counts["t"] + chance.choice((0, 1)), "u": 5})
-
-
 def run(seed: int, members: list[Any], spare: list[Any], steps: int, settings: dict[str, Any]) -> Bench:
     chance = random.Random(seed)
     bench = Bench(**SETTINGS | settings)
     bench.topics.change({"t": 40, "u": 5})
+
+    def change_topics(what: float) -> None:
+        if what < 0.39:
+            bench.topics.change({"t": bench.topics.counts["t"] + chance.choice((0, 1)), "u": 5})
+
     for _ in range(steps):
-        disturb(chance, bench, members, spare)
+        disturb(chance, bench, members, spare, change_topics)
         for member in chance.sample(members, k=len(members) // 2 + 1):
             member.step(bench, loses=chance.random() < 0.02)
         look(members)

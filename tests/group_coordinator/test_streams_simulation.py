@@ -10,11 +10,12 @@ What must hold whatever happens:
 import contextlib
 import random
 from collections import Counter
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from tests.group_coordinator.heartbeating import HeartbeatingMember, disturb
 from tests.group_coordinator.streams_members import G, ids, internal, subtopology, tasks, topology
 from tests.support.budget import share_of
 from tests.support.coordinator_fakes import Bench
@@ -23,53 +24,26 @@ from twisted_kafka.group_coordinator.state.consumer_group_member import STATIC_L
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupHeartbeatRequest
 
-FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 ROLES = ("active", "standby", "warmup")
 TOPOLOGY = topology(subtopology("0", "t", state_changelog_topics=[internal("c")]), subtopology("1", "u"))
 SETTLING = 150
 
 
-class Member:
-    """A stream thread as clients are: one request at a time, and it gives tasks up in its own time."""
+class Member(HeartbeatingMember):
+    """A stream thread as clients are: it gives tasks up in its own time."""
 
     def __init__(self, number: int, chance: random.Random) -> None:
-        self.number = number
-        self.chance = chance
         self.process_id = f"p{number % 5}"
-        self.instance_id = f"i{number}" if number % 4 == 0 else None
-        self.lives = 0
-        self.restart()
+        super().__init__(number, chance, is_static=number % 4 == 0)
 
-    def restart(self) -> None:
-        self.lives += 1
-        self.member_id = f"m{self.number}.{self.lives}"
-        self.asked: Any = None
-        self.reset()
-
+    @override
     def reset(self) -> None:
-        self.epoch, self.is_full = 0, True
+        super().reset()
         self.told: dict[str, set[Any]] = {role: set() for role in ROLES}
         self.used: dict[str, set[Any]] = {role: set() for role in ROLES}
 
-    def step(self, bench: Bench, loses: bool) -> None:
-        """Send a heartbeat, or look whether the last one was answered; ``loses``: the request or its answer gets lost."""
-        if self.asked is None:
-            if loses and self.chance.random() < 0.5:
-                self.is_full = True
-                return
-            self.asked = self.send(bench)
-        if isinstance(self.asked, Future) and not self.asked.done():
-            return
-        answer, self.asked = self.asked, None
-        if loses:
-            self.is_full = True
-            return
-        try:
-            self.got(answer.result() if isinstance(answer, Future) else answer)
-        except KafkaError as error:
-            self.got(error.code)
-
+    @override
     def send(self, bench: Bench) -> Any:
         if self.chance.random() < 0.7:
             self.obey()
@@ -93,6 +67,7 @@ class Member:
         """Give up what the member was told to give up, then take its tasks."""
         self.used = {role: set(self.told[role]) for role in ROLES}
 
+    @override
     def got(self, answer: Any) -> None:
         code = answer if isinstance(answer, ErrorCode) else ErrorCode(answer.response.error_code)
         if code in BEGIN_ANEW:
@@ -104,8 +79,8 @@ class Member:
             if answer.response.active_tasks is not None:
                 self.told = {role: tasks(getattr(answer.response, f"{role}_tasks")) or set() for role in ROLES}
 
+    @override
     def away(self, bench: Bench) -> None:
-        """Leave for a while, as a static member that is restarted does."""
         request = StreamsGroupHeartbeatRequest(
             group_id=G, member_id=self.member_id, member_epoch=STATIC_LEAVE_EPOCH, instance_id=self.instance_id
         )
@@ -124,35 +99,6 @@ def look(members: list[Member]) -> None:
         for task in set().union(*member.used.values()):
             found = of_process.setdefault((member.process_id, task), member)
             assert found is member, f"{task} in {member.process_id}: {found.member_id} and {member.member_id}"
-
-
-def disturb(chance: random.Random, bench: Bench, members: list[Member], spare: list[Member]) -> None:
-    what = chance.random()
-    if what < 0.1 and spare:
-        members.extend(spare.pop() for _ in range(min(len(spare), chance.choice((1, 3)))))
-    elif what < 0.14 and len(members) > 2:
-        dead = members.pop(chance.randrange(len(members)))
-        dead.restart()
-        spare.append(dead)
-    elif what < 0.17:
-        statics = [member for member in members if member.instance_id]
-        if statics:
-            chance.choice(statics).away(bench)
-    elif what < 0.2:
-        bench.log.fail_next.append(chance.choice(FAILURES))
-    elif what < 0.23:
-        bench.log.holds = True
-    elif what < 0.35 and bench.log.holds:
-        bench.log.release(chance.choice((ErrorCode.NONE, *FAILURES)))
-    elif what < 0.37:
-        bench.log.release()
-        bench.restart()
-        configure(bench)
-    elif what < 0.39:
-        more = bench.topics.counts["t"] + chance.choice((0, 1))
-        bench.topics.change({"t": more, "c": more, "u": 4})
-    elif what < 0.4:
-        bench.topics.change({"t": bench.topics.counts["t"], "c": bench.topics.counts["t"], "u": 4, f"other{chance.random()}": 1})
 
 
 def configure(bench: Bench) -> None:
@@ -178,8 +124,17 @@ def simulate(seed: int) -> None:
     bench = Bench(streams_initial_rebalance_delay_ms=chance.choice((0, 3_000)))
     bench.topics.change({"t": 12, "c": 12, "u": 4})
     configure(bench)
+
+    def change_topics(what: float) -> None:
+        if what < 0.39:
+            more = bench.topics.counts["t"] + chance.choice((0, 1))
+            bench.topics.change({"t": more, "c": more, "u": 4})
+        elif what < 0.4:
+            count = bench.topics.counts["t"]
+            bench.topics.change({"t": count, "c": count, "u": 4, f"other{chance.random()}": 1})
+
     for _ in range(300):
-        disturb(chance, bench, members, spare)
+        disturb(chance, bench, members, spare, change_topics, lambda: configure(bench))
         for member in chance.sample(members, k=len(members) // 2 + 1):
             member.step(bench, loses=chance.random() < 0.02)
         look(members)
