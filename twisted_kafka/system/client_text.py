@@ -9,7 +9,7 @@ TEXT_CHARACTERS: Final = 256
 
 _HASH_BYTES: Final = 8
 _UNPRINTABLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Unicode's categories of control characters, of invisible ones such as those that turn text round, of halves of characters,
+"""Unicode's categories of control characters, of invisible ones such as marks that turn text round, of halves of characters,
 which no encoding has, and of line separators."""
 
 
@@ -22,7 +22,7 @@ def bounded_text(text: str, most_characters: int = TEXT_CHARACTERS) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes, such as ``\\x1b``, for invisible characters and those that end lines or control terminals."""
+    """Return the text with escapes, such as ``\\x1b``, for invisible characters, ends of lines, and characters that control terminals."""
     if text.isprintable():
         return text
     return "".join(each.encode("unicode_escape").decode("ascii") if category(each) in _UNPRINTABLE else each for each in text)

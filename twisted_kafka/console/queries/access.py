@@ -141,7 +141,7 @@ def acls(
 
 
 def entries(session: Session, resource: tuple[ResourceType, str] | None, principal: str | None = None) -> list[Acl]:
-    """Return at most ``MOST_ACLS`` entries; with a resource those that apply to it. Raises CommandError."""
+    """Return at most ``MOST_ACLS`` entries; with a resource, only entries that apply to it. Raises CommandError."""
     kind, name = (ResourceType.ANY, None) if resource is None else resource
     request = DescribeAclsRequest(
         resource_type_filter=kind,
