@@ -22,7 +22,7 @@ def bounded_text(text: str, most_characters: int = TEXT_CHARACTERS) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes, such as ``\\x1b``, for invisible characters, ends of lines, and characters that control terminals."""
+    """Return the text with escapes, such as ``\\x1b``, for invisible characters, ends of lines, and controls of terminals."""
     if text.isprintable():
         return text
     return "".join(each.encode("unicode_escape").decode("ascii") if category(each) in _UNPRINTABLE else each for each in text)
