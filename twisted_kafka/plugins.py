@@ -10,7 +10,7 @@ from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAss
 from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor, TaskGroup, TaskMember
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 from twisted_kafka.group_coordinator.state.streams.tasks import Tasks
-from twisted_kafka.group_coordinator.streams.topology_descriptions import (
+from twisted_kafka.group_coordinator.topology_descriptions import (
     TopologyDescriptionPlugin,
     TopologyDescriptionRefusedError,
 )

@@ -263,7 +263,7 @@ def test_a_loaded_group_has_the_type_of_its_latest_records() -> None:
         bench.log.batches[LOG].append(bytes(encode_batch(written, 0, Compression.NONE)))
         bench.restart()
         [group] = bench.groups.list_groups((), ())[1]
-        assert group.type == ("consumer" if written[-1] is modern else "classic")
+        assert group.group_type == ("consumer" if written[-1] is modern else "classic")
     bench = Bench()
     bench.log.batches[LOG].append(bytes(encode_batch([modern, classic, group_tombstone("g")], 0, Compression.NONE)))
     bench.restart()

@@ -11,7 +11,7 @@ from tests.support.coordinator_fakes import BROKER_CONFIG, Bench, join
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.group_coordinator.state.streams.streams_group import UNCERTAIN_EPOCH
-from twisted_kafka.group_coordinator.streams.topology_descriptions import FIRST_BACKOFF_MS, KEY, make_topology_descriptions
+from twisted_kafka.group_coordinator.topology_descriptions import FIRST_BACKOFF_MS, KEY, make_topology_descriptions
 from twisted_kafka.plugins import (
     TopologyDescription,
     TopologyDescriptionGlobalStore,
@@ -255,7 +255,7 @@ def test_a_streams_group_that_becomes_a_classic_one_loses_its_description() -> N
     assert G in streams.plugin.kept
     streams.bench.groups.join(join(G))
     assert streams.plugin.kept == {}
-    assert [each.type for each in streams.bench.groups.list_groups((), ())[1]] == ["classic"]
+    assert [each.group_type for each in streams.bench.groups.list_groups((), ())[1]] == ["classic"]
 
 
 def test_the_plugin_is_closed_with_the_coordinator() -> None:

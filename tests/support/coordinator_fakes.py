@@ -25,7 +25,7 @@ from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
 from twisted_kafka.group_coordinator.requests import JoinRequest
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
-from twisted_kafka.group_coordinator.streams.topology_descriptions import TopologyDescriptionPlugin, TopologyDescriptions
+from twisted_kafka.group_coordinator.topology_descriptions import TopologyDescriptionPlugin, TopologyDescriptions
 from twisted_kafka.metadata.cache import MetadataSnapshot, Node
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.compiler.codec import Message

@@ -22,7 +22,7 @@ from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
-from twisted_kafka.group_coordinator.streams.topology_descriptions import make_topology_descriptions
+from twisted_kafka.group_coordinator.topology_descriptions import make_topology_descriptions
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression

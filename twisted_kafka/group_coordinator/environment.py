@@ -10,7 +10,7 @@ from twisted_kafka.group_coordinator.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.group_coordinator.streams.topology_descriptions import TopologyDescriptions
+from twisted_kafka.group_coordinator.topology_descriptions import TopologyDescriptions
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.share.persister import IPersister

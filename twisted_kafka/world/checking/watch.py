@@ -14,7 +14,8 @@ from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.headers import parse_response_header
 from twisted_kafka.protocol.regions import Part
-from twisted_kafka.server.interception import IRequestHandling, MakeApis
+from twisted_kafka.server.interception import MakeApis
+from twisted_kafka.server.request_handler import IRequestHandling
 from twisted_kafka.testing.fault_rules.interception import Interceptor
 from twisted_kafka.world.checking.history import History
 
