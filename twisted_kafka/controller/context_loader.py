@@ -87,7 +87,8 @@ class ContextLoader:
             else:
                 self._context.set_topic_id(topic, node.topic_id)
             new += self._take_assignments(topic, node)
-        self._give_ids(without_id)
+        if without_id:
+            self._give_ids(without_id)
         return new
 
     def _take_assignments(self, topic: str, node: TopicNode) -> list[TopicPartition]:
@@ -103,8 +104,6 @@ class ContextLoader:
 
     def _give_ids(self, topics: list[tuple[str, TopicNode, int]]) -> None:
         """Give an id to topics that a Kafka before 2.8 created."""
-        if not topics:
-            return
         nodes = [
             (
                 topic,

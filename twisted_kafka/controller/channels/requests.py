@@ -168,7 +168,8 @@ class RequestBatch:
         for broker, states in leader_and_isr.items():
             if broker in self._context.brokers:
                 self._send_leader_and_isr(broker, states)
-        self._send_update_metadata(metadata_brokers & self._context.brokers.keys(), metadata)
+        if metadata_brokers:
+            self._send_update_metadata(metadata_brokers & self._context.brokers.keys(), metadata)
         for broker, stops in stop_replica.items():
             if broker in self._context.brokers:
                 self._send_stop_replica(broker, stops)
