@@ -127,6 +127,8 @@ def validate_topic_configs(overrides: Mapping[str, str | None], keys: Mapping[st
 
 def validated_overrides(config: KafkaConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
     """Return the overrides if they are valid for a topic of this broker, otherwise raise InvalidConfigurationError."""
+    if not overrides:
+        return {}
     validate_topic_configs(overrides, config.topic_keys)
     valid = {name: value for name, value in overrides.items() if value is not None}
     effective = LogConfig.from_broker(config, valid)
