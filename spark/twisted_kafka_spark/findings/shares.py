@@ -82,8 +82,8 @@ def _never_acknowledged(rows: Sequence[Row]) -> Iterator[tuple[Finding, tuple[An
                 "highest delivery count": found.delivery_count or None,
             },
             f"{equal(group_id=found.group_id)} AND member_id = '{found.member_id}'",
-            "Let it acknowledge what it processes: with share.acknowledgement.mode=explicit a member has to call acknowledge and "
-            "commit. Its records go to the others when its locks expire.",
+            "Let it acknowledge the records that it processes: with share.acknowledgement.mode=explicit a member has to call "
+            "acknowledge and commit. Its records go to the others when its locks expire.",
             first,
             last,
             float(acquired),

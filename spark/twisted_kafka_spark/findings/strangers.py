@@ -81,7 +81,7 @@ def _strange(tables: Tables, row: Row, addresses: list[str], libraries: list[str
             "requests": row["requests"],
         },
         equal(principal=who[1], client_id=who[0]),
-        "Find out who it is. If nobody knows, change the account's credentials, and look at what was read and written.",
+        "Find out who it is. If nobody knows, change the account's credentials, and look at the records that it read and wrote.",
         from_us(row["first_us"]),
         from_us(row["last_us"]),
         float(row["requests"]),
