@@ -72,6 +72,7 @@ from twisted_kafka.server.inner_requests import InnerRequests
 from twisted_kafka.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.share_coordinator.share_coordinator import ShareCoordinator
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from twisted_kafka.transaction_coordinator.producer_id_manager import ProducerIdBlocks
@@ -110,6 +111,7 @@ class ApiDependencies(NamedTuple):
     administration: Administration
     topics: TopicManager
     timer: Timer
+    scheduler: IScheduler
     quotas: QuotaManagers
     control: ControlPlane
     broker_epoch: Callable[[], int]
@@ -206,7 +208,9 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
 
 
 def _creation(dependencies: ApiDependencies) -> TopicCreation:
-    return TopicCreation(StreamsTopics(dependencies.topics, dependencies.clock), dependencies.quotas.controller_mutation)
+    return TopicCreation(
+        StreamsTopics(dependencies.topics, dependencies.clock, dependencies.scheduler), dependencies.quotas.controller_mutation
+    )
 
 
 def _create_topic(topics: TopicManager, name: str, num_partitions: int) -> None:

@@ -255,6 +255,7 @@ class KafkaServer:
             administration=administration,
             topics=self._make_topics(running, store, controller, administration),
             timer=timer,
+            scheduler=scheduler,
             quotas=quotas,
             control=control,
             broker_epoch=lambda: registrar.epoch,

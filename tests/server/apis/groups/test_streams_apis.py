@@ -71,7 +71,7 @@ class Served:
         self.bench = Bench()
         self.bench.topics.change({"t": 2})
         self.topics = Topics(self.bench)
-        self.creation = TopicCreation(StreamsTopics(self.topics, self.bench.clock), Quotas())
+        self.creation = TopicCreation(StreamsTopics(self.topics, self.bench.clock, self.bench.scheduler), Quotas())
         self.enabled = enabled
 
     def ask(self, request: Message, version: int = 1, *rights: Any) -> Any:
@@ -86,6 +86,7 @@ class Served:
             each for each in self.ask(join(**fields), 1, *rights).status if each.status_code == Status.MISSING_INTERNAL_TOPICS
         ]
         detail: str = found.status_detail
+        self.bench.scheduler.run_due()
         return detail
 
 
@@ -116,26 +117,39 @@ def test_a_creation_that_fails_is_explained_and_tried_again_later() -> None:
     served = Served()
     served.topics.refusal = InvalidConfigurationError("no such policy")
     explained = "Internal topics are missing: counts; Creation failed: counts (no such policy)."
+    assert served.status() == "Internal topics are missing: counts"
     assert served.status() == served.status() == explained
     assert len(served.topics.orders) == 1
     served.bench.clock.advance_ms(2 * 500)
+    assert served.status() == "Internal topics are missing: counts"
     assert served.status() == explained
     assert len(served.topics.orders) == 2
     served.topics.refusal = None
     served.bench.clock.advance_ms(2 * 500)
-    assert served.status() == "Internal topics are missing: counts"
+    assert served.status() == served.status() == "Internal topics are missing: counts"
+
+
+def test_topics_that_are_being_created_are_not_created_twice() -> None:
+    served = Served()
+    for _ in range(3):
+        served.ask(join())
+    assert not served.topics.orders, "another thread creates them"
+    served.bench.scheduler.run_due()
+    assert [order.name for order in served.topics.orders] == ["counts"]
 
 
 def test_only_some_reasons_are_named() -> None:
     served = Served()
     served.topics.refusal = InvalidConfigurationError("no")
     many = topology(subtopology("0", "t", state_changelog_topics=[internal(f"c{number}") for number in range(5)]))
+    served.status(topology=many)
     assert served.status(topology=many).endswith("; Creation failed: c0 (no), c1 (no), c2 (no) and 2 more.")
 
 
 def test_a_member_joins_while_the_metadata_store_fails() -> None:
     served = Served()
     served.topics.failure = StoreError("/brokers/topics/counts: no connection")
+    served.status()
     assert served.status().endswith("Creation failed: counts (the metadata store failed: /brokers/topics/counts: no connection).")
 
 
