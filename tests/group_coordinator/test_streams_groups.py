@@ -364,6 +364,8 @@ def test_a_topology_is_not_replaced() -> None:
     [
         ([subtopology("0", "t", state_changelog_topics=[internal("c", 3)])], "Changelog topic c must have an undefined"),
         ([subtopology("0", "t"), subtopology("0", "t")], "same id"),
+        ([subtopology("0", "t", state_changelog_topics=[internal("c"), internal("c")])], "internal topic twice"),
+        ([subtopology("0", "t", repartition_source_topics=[internal("r"), internal("r")])], "internal topic twice"),
         ([subtopology("0", "t", repartition_source_topics=[internal("r", -1)])], "has -1 partitions"),
     ],
 )

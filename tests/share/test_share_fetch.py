@@ -25,7 +25,18 @@ from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from twisted_kafka.protocol.messages.share.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse
+from twisted_kafka.protocol.messages.share.share_fetch import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    FetchPartition,
+    FetchTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from twisted_kafka.testing import Broker
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -116,6 +127,39 @@ def test_the_first_fetch_looks_further_if_the_first_partition_has_not_enough(mak
         topic.produce("a", partition=partition)
     with topic.member("one", 0, 1) as one:
         assert acquired_by_partition(one.fetch(max_wait_ms=60_000, min_bytes=100)) == {0: [(0, 0)], 1: [(0, 0)]}
+
+
+def test_the_last_of_several_entries_of_a_partition_counts(topic: Topic) -> None:
+    topic.produce("a", "b")
+    with topic.member("one") as one:
+        assert one.acquired() == [(0, 1, 1)]
+        parts = [
+            AcknowledgePartition(
+                partition_index=0,
+                acknowledgement_batches=[AcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[ACCEPT])],
+            )
+            for offset in (0, 1)
+        ]
+        request = ShareAcknowledgeRequest(
+            group_id=topic.name,
+            member_id="one",
+            share_session_epoch=one.epoch,
+            topics=[AcknowledgeTopic(topic_id=topic.topic_id, partitions=[part]) for part in parts],
+        )
+        answer = one.call(request, ShareAcknowledgeResponse, 2)
+        assert [[each.partition_index for each in found.partitions] for found in answer.responses] == [[0]]
+        assert topic.state() == (0, [(1, 1, 2, 1)])
+
+
+@pytest.mark.parametrize("length", [0, 37])
+def test_a_member_id_has_at_most_36_characters(topic: Topic, length: int) -> None:
+    with topic.member("m" * length) as wrong:
+        assert wrong.fetch().error_code == ErrorCode.INVALID_REQUEST
+        assert wrong.acknowledge((0, 0, [ACCEPT])).error_code == ErrorCode.INVALID_REQUEST
+        request = ShareGroupHeartbeatRequest(group_id=topic.name, member_id="m" * length, subscribed_topic_names=[topic.name])
+        assert wrong.call(request, ShareGroupHeartbeatResponse, 1).error_code == ErrorCode.INVALID_REQUEST
+    with topic.member("m" * 36) as right:
+        assert right.acquired(max_wait_ms=0) == []
 
 
 @pytest.mark.parametrize("limits", [{"max_records": 0}, {"max_bytes": 0}])

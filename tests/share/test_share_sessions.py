@@ -44,6 +44,12 @@ def test_partitions_are_added_and_forgotten(cache: ShareSessionCache, registry: 
     assert counts(registry) == (0, 0)
 
 
+def test_a_partition_that_is_added_and_forgotten_is_forgotten(cache: ShareSessionCache, registry: MetricsRegistry) -> None:
+    cache.fetch(KEY, 0, "connection", ids(0, 1), ())
+    session = cache.fetch(KEY, 1, "connection", ids(1, 2, 3), ids(1, 2))
+    assert (list(session.partitions), counts(registry)) == (ids(0, 3), (1, 2))
+
+
 def test_each_request_begins_with_another_partition(cache: ShareSessionCache) -> None:
     session = cache.fetch(KEY, 0, "connection", ids(0, 1, 2), ())
     firsts = []

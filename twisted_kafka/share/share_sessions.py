@@ -93,7 +93,8 @@ class ShareSessionCache:
                 return self._start(key, connection_id, added)
             session = self._session(key, epoch)
             if epoch != FINAL_EPOCH:
-                self._change(session, added, forgotten)
+                gone = set(forgotten)  # also if the request adds it
+                self._change(session, [each for each in added if each not in gone] if gone else added, gone)
             return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:

@@ -59,6 +59,9 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     if request.member_epoch != 0 and topology is not None:
         raise InvalidRequestError("Topology can only be provided when (re-)joining.")
     _check_offsets(request)
+    tags = [each.key for each in request.client_tags or ()]
+    if len(set(tags)) < len(tags):
+        raise InvalidRequestError("A client tag is named twice.")
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
@@ -92,15 +95,18 @@ def _check_subtopology(subtopology: StreamsGroupHeartbeatRequestSubtopology) -> 
             raise StreamsInvalidTopologyError(
                 f"Changelog topic {topic.name} must have an undefined partition count, but it is set to {topic.partitions}."
             )
+    for topics in (subtopology.state_changelog_topics, subtopology.repartition_source_topics):
+        if len({topic.name for topic in topics}) < len(topics):
+            raise StreamsInvalidTopologyError(f"Subtopology {subtopology.subtopology_id} has an internal topic twice.")
     for topic in subtopology.repartition_source_topics:
         if topic.partitions < 0:
             raise StreamsInvalidTopologyError(f"Repartition topic {topic.name} has {topic.partitions} partitions.")
     for group in subtopology.copartition_groups:
-        for indexes, topics in (
+        for indexes, count in (
             (group.source_topics, len(subtopology.source_topics)),
             (group.repartition_source_topics, len(subtopology.repartition_source_topics)),
         ):
-            if any(not 0 <= index < topics for index in indexes):
+            if any(not 0 <= index < count for index in indexes):
                 raise StreamsInvalidTopologyError(
                     f"A copartition group of subtopology {subtopology.subtopology_id} names topics that it does not read."
                 )

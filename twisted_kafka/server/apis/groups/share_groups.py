@@ -10,7 +10,7 @@ from typing import Final
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode, TopicAuthorizationError, UnsupportedVersionError
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, TopicAuthorizationError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.share.share_groups import (
     DescribedGroup,
     ShareGroupDescribeRequest,
@@ -24,6 +24,8 @@ from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather
 
+MOST_MEMBER_ID_CHARACTERS: Final = 36
+
 _DISABLED: Final = "Share groups are not enabled: the feature share.version has level 0."
 _HIDDEN: Final = "The group's members have topics that the client is not authorized to describe."
 
@@ -32,6 +34,12 @@ def require_share_groups(is_enabled: Callable[[], bool]) -> None:
     """Raise UnsupportedVersionError if share groups are not enabled, as Kafka does."""
     if not is_enabled():
         raise UnsupportedVersionError(_DISABLED)
+
+
+def require_member_id(member_id: str) -> None:
+    """Raise InvalidRequestError unless the member id is one that Kafka takes (KafkaApis.isMemberIdValid)."""
+    if not 0 < len(member_id) <= MOST_MEMBER_ID_CHARACTERS:
+        raise InvalidRequestError(f"The id of a share group's member has 1 to {MOST_MEMBER_ID_CHARACTERS} characters.")
 
 
 class ShareGroupApis:
@@ -50,6 +58,7 @@ class ShareGroupApis:
         context.group = request.group_id, request.member_id, request.member_epoch
         require_share_groups(self._is_enabled)
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, request.group_id)
+        require_member_id(request.member_id)
         self._require_topics(context, request.subscribed_topic_names or ())
         return self._groups.heartbeat(request, Client(context.client_id or "", client_host(context)))
 

@@ -39,6 +39,7 @@ from twisted_kafka.replication.partition.topic_stats import (
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
+from twisted_kafka.server.apis.groups.share_groups import require_member_id
 from twisted_kafka.server.apis.share.share_notes import note_acknowledged, note_acquired, note_partitions, note_returned
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import Measured, api
@@ -87,7 +88,7 @@ class ShareFetchApis:
         group_id, member_id = self._begin(context, request)
         params = self._params(context, request)
         partitions = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
-        acknowledged = [each for each in partitions if each[1].acknowledgement_batches]
+        acknowledged = _acknowledged_last(request.topics)
         epoch = request.share_session_epoch
         added = [(topic_id, partition.partition_index) for topic_id, partition in partitions]
         if epoch == INITIAL_EPOCH and acknowledged:
@@ -132,12 +133,7 @@ class ShareFetchApis:
         group_id, member_id = self._begin(context, request)
         session = self._shares.sessions.acknowledge((group_id, member_id), request.share_session_epoch)
         self._keep(context, session)
-        named = [
-            (topic.topic_id, partition)
-            for topic in request.topics
-            for partition in topic.partitions
-            if partition.acknowledgement_batches
-        ]
+        named = _acknowledged_last(request.topics)
 
         def respond(results: Acknowledged) -> ShareAcknowledgeResponse:
             return self._acknowledged(context, request, results)
@@ -160,9 +156,10 @@ class ShareFetchApis:
         context.group = group_id, member_id, request.share_session_epoch
         if not self._is_enabled():
             raise UnsupportedVersionError("Share groups are not enabled in this cluster (the feature share.version).")
-        if not group_id or not member_id:
-            raise InvalidRequestError("A share group's member has a group id and a member id.")
+        if not group_id:
+            raise InvalidRequestError("A share group's member has a group id.")
         self._authorization.require(context, AclOperation.READ, ResourceType.GROUP, group_id)
+        require_member_id(member_id)
         if request.is_renew_ack and not self._configs_of(group_id).renew_acknowledge_enable:
             raise InvalidRequestError(f"Group {group_id} does not renew locks (share.renew.acknowledge.enable).")
         return group_id, member_id
@@ -254,27 +251,21 @@ class ShareFetchApis:
         self, context: RequestContext, request: ShareAcknowledgeRequest, results: Acknowledged
     ) -> ShareAcknowledgeResponse:
         hints = LeaderHints(self._replicas, context.listener_name)
-        responses = []
-        for topic in request.topics:
-            name = self._replicas.metadata.topic_name(topic.topic_id)
-            answered = ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=[])
-            for asked in topic.partitions:
-                result = results.get((topic.topic_id, asked.partition_index))
-                if result is None:
-                    continue
-                data = ShareAcknowledgeResponsePartitionData(
-                    partition_index=asked.partition_index, error_code=result.error, error_message=result.message
-                )
-                if result.error in _MOVED and name is not None:
-                    data.current_leader = _leader(hints, TopicPartition(name, asked.partition_index))
-                answered.partitions.append(data)
-            if not answered.partitions:
-                continue
-            responses.append(answered)
-            note_partitions(context, name or topic.topic_id.hex(), answered.partitions, 0)
+        topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+        for (topic_id, index), result in results.items():
+            answered = topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[]))
+            data = ShareAcknowledgeResponsePartitionData(
+                partition_index=index, error_code=result.error, error_message=result.message
+            )
+            name = self._replicas.metadata.topic_name(topic_id)
+            if result.error in _MOVED and name is not None:
+                data.current_leader = _leader(hints, TopicPartition(name, index))
+            answered.partitions.append(data)
+        for topic_id, answered in topics.items():
+            note_partitions(context, self._replicas.metadata.topic_name(topic_id) or topic_id.hex(), answered.partitions, 0)
         return ShareAcknowledgeResponse(
             acquisition_lock_timeout_ms=self._configs_of(request.group_id or "").record_lock_duration_ms,
-            responses=responses,
+            responses=list(topics.values()),
             node_endpoints=_endpoints(hints),
         )
 
@@ -362,6 +353,17 @@ class _Measured(Measured):
     def throttled(self, throttle_time_ms: int) -> ShareFetchResponse:
         self._response.throttle_time_ms = throttle_time_ms
         return self._response
+
+
+def _acknowledged_last(topics: Sequence[Any]) -> list[tuple[bytes, Any]]:
+    """Return the partitions with acknowledgements; as in Kafka, the last of several entries of a partition counts."""
+    found = {
+        (topic.topic_id, partition.partition_index): partition
+        for topic in topics
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
+    }
+    return [(topic_id, partition) for (topic_id, _), partition in found.items()]
 
 
 def _data(index: int, fetched: Fetched, acknowledged: Result) -> ShareFetchResponsePartitionData:

@@ -17,6 +17,8 @@ _MODULES: Final = {
         "share_offsets",
         "share_states",
         "streams_groups",
+        "strange_share_requests",
+        "strange_streams_requests",
         "topic_ids",
     ),
     "cluster": ("cluster", "control"),

@@ -1,0 +1,145 @@
+"""Share groups: requests that no client sends, such as duplicates, empty arrays and strange numbers.
+
+Kafka fails on some of them with UNKNOWN_SERVER_ERROR: docs/compatibility.md has these, the scenarios here do not.
+"""
+
+from typing import Any
+
+from twisted_kafka.protocol.messages.share import share_offsets as offsets
+from twisted_kafka.protocol.messages.share.share_fetch import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    ShareAcknowledgeRequest,
+    ShareFetchRequest,
+)
+from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from twisted_kafka.tools.compare.data_requests import fill
+from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import ACCEPT, ShareMember, newer, reader, topic_of
+from twisted_kafka.tools.compare.talk import Talk
+
+LIMITS: dict[str, Any] = {"max_wait_ms": 300, "min_bytes": 1, "max_bytes": 1_000_000, "max_records": 500, "batch_size": 500}
+
+
+def _batch(first: int, last: int, kind: int) -> AcknowledgementBatch:
+    return AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+
+
+@newer(ShareFetchRequest, since=1)
+def share_fetch_of_forgotten_partitions(talk: Talk, version: int) -> None:
+    """A partition added and forgotten at once, forgotten twice, and ones that were never added."""
+    member = reader(talk, partitions=2)
+    own = {"group_id": member.group, "member_id": member.id, **LIMITS}
+
+    def ask(epoch: int, topics: list[FetchTopic], *forgotten: ForgottenTopic) -> None:
+        request = ShareFetchRequest(share_session_epoch=epoch, topics=topics, forgotten_topics_data=list(forgotten), **own)
+        member.talk.ask(request, version)
+
+    topic_id, epoch = member.topic_id, member.session_epoch
+    again = ForgottenTopic(topic_id=topic_id, partitions=[1, 1])
+    ask(epoch, [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition_index=1)])], again)
+    fill(talk, member.topic, 1)
+    ask(epoch + 1, [], again)
+    ask(epoch + 2, [], ForgottenTopic(topic_id=b"u" * 16, partitions=[0]), ForgottenTopic(topic_id=topic_id, partitions=[9]))
+
+
+@newer(ShareFetchRequest, since=1)
+def share_fetch_of_strange_numbers(talk: Talk, version: int) -> None:
+    """Negative and very large limits, each in a group of its own."""
+    largest = 2**31 - 1
+    limits: tuple[dict[str, Any], ...] = (
+        {"max_records": -1},
+        {"min_bytes": -1},
+        {"max_wait_ms": -1},
+        {"max_records": largest, "max_bytes": largest, "batch_size": largest},
+    )
+    for number, fields in enumerate(limits):
+        reader(talk, 2, name=f"t{number}").fetch(version=version, **fields)
+
+
+@newer(ShareAcknowledgeRequest, since=1)
+def share_acknowledge_repeated_partitions(talk: Talk, version: int) -> None:
+    """A partition twice in one request, a topic without partitions, and a partition without batches."""
+    member = reader(talk, partitions=2)
+    member.fetch()
+    own: dict[str, Any] = {"group_id": member.group, "member_id": member.id}
+
+    def ask(epoch: int, *topics: AcknowledgeTopic) -> None:
+        member.talk.ask(ShareAcknowledgeRequest(share_session_epoch=epoch, topics=list(topics), **own), version)
+
+    def parts(*batches: AcknowledgementBatch) -> AcknowledgePartition:
+        return AcknowledgePartition(partition_index=0, acknowledgement_batches=list(batches))
+
+    topic_id, epoch = member.topic_id, member.session_epoch
+    ask(epoch, AcknowledgeTopic(topic_id=topic_id, partitions=[parts(_batch(0, 2, ACCEPT)), parts(_batch(3, 5, ACCEPT))]))
+    first = AcknowledgeTopic(topic_id=topic_id, partitions=[parts(_batch(0, 2, ACCEPT))])
+    ask(epoch + 1, first, AcknowledgeTopic(topic_id=topic_id, partitions=[parts(_batch(6, 8, ACCEPT))]))
+    ask(epoch + 2, AcknowledgeTopic(topic_id=topic_id, partitions=[]))
+    ask(epoch + 3, AcknowledgeTopic(topic_id=topic_id, partitions=[parts()]))
+    ask(epoch + 4, AcknowledgeTopic(topic_id=topic_id, partitions=[parts(_batch(2**63 - 2, 2**63 - 1, ACCEPT))]))
+    ask(epoch + 5, AcknowledgeTopic(topic_id=topic_id, partitions=[parts(_batch(0, 2**63 - 1, ACCEPT))]))
+    member.fetch()
+
+
+def _error(talk: Talk, answer: Any) -> None:
+    """Note the error of an answer only: whether an assignment comes now or later is each broker's own."""
+    talk.answers.append(("error", None if answer is None else answer.error_code))
+
+
+@newer(ShareGroupHeartbeatRequest, since=1)
+def share_heartbeats_with_strange_subscriptions(talk: Talk, version: int) -> None:
+    """No topics, repeated ones, names that no topic can have, and epochs that no member has."""
+    topic = talk.topic("t")
+    topic_of(talk)
+    for number, names in enumerate((None, [], [topic, topic], ["a/b"], [""], ["x" * 300], ["__consumer_offsets"])):
+        member = ShareMember(talk, talk.topic(f"group{number}"))
+        _error(talk, member.beat(0, subscribed_topic_names=names, version=version))
+    member = ShareMember(talk, talk.topic("epochs")).join()
+    for epoch in (-2, -3, -(2**31), 2**31 - 1):
+        _error(talk, member.beat(epoch, version=version))
+    strange: tuple[dict[str, Any], ...] = (
+        {"member_id": "m" * 36},
+        {"member_id": "m" * 37},
+        {"rack_id": "r" * 5000},
+        {"rack_id": ""},
+    )
+    for number, fields in enumerate(strange):
+        member = ShareMember(talk, talk.topic(f"long{number}"))
+        _error(talk, member.beat(0, subscribed_topic_names=[topic], version=version, **fields))
+
+
+@newer(ShareGroupDescribeRequest, since=1)
+def share_groups_described_twice(talk: Talk, version: int) -> None:
+    """No group, and groups that are named twice."""
+    group = talk.topic("none")
+    asked: tuple[list[str], ...] = ([], [""], [group], [group, "", group])
+    for groups in asked:
+        answer = talk.ask(ShareGroupDescribeRequest(group_ids=groups), version, note=False)
+        talk.answers.append(("found", sorted({(each.group_id, each.error_code) for each in answer.groups})))
+
+
+@newer(offsets.DescribeShareGroupOffsetsRequest, since=0)
+def share_offsets_of_repeated_partitions(talk: Talk, version: int) -> None:
+    """Describe, alter and delete with duplicates, empty arrays and negative partitions."""
+    member = reader(talk, partitions=2)
+    topic = member.topic
+
+    def describe(*groups: Any) -> None:
+        talk.ask(offsets.DescribeShareGroupOffsetsRequest(groups=list(groups)), version)
+
+    def group(topics: Any, name: str = member.group) -> Any:
+        return offsets.DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=topics)
+
+    def listed(*partitions: int, name: str = topic) -> Any:
+        return offsets.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(partitions))
+
+    describe()
+    describe(group([]))
+    describe(group([listed(0, 0)]))
+    describe(group([listed(0), listed(0)]))
+    describe(group([listed(0, name="")]))
+    describe(group([listed(0)]), group([listed(0)]))
+    describe(group(None, name=""))
