@@ -107,6 +107,29 @@ class LogAppendInfo:
             self.first_offset = self.last_offset = self.max_timestamp_ms = -1
 
 
+def info_of_batch(
+    record_count: int, size_bytes: int, first_offset: int, last_offset: int, max_timestamp_ms: int, log_start_offset: int
+) -> LogAppendInfo:
+    """Return the result of the append of a batch that was not converted, without its ``records`` and ``batches``."""
+    info = _new(LogAppendInfo)
+    info.records = b""
+    info.batches = ()
+    info.record_count = record_count
+    info.size_bytes = size_bytes
+    info.log_append_time_ms = -1
+    info.log_start_offset = log_start_offset
+    info.source_compression = 0
+    info.conversion = None
+    info.is_duplicate = False
+    info.first_offset = first_offset
+    info.last_offset = last_offset
+    info.max_timestamp_ms = max_timestamp_ms
+    return info
+
+
+_new = object.__new__
+
+
 class FetchDataInfo:
     """The result of a read: a region of a segment's file, or ``b""``.
 

@@ -39,6 +39,7 @@ from twisted_kafka.log.results import (
     LogAppendInfo,
     LogOffsetMetadata,
     TimestampAndOffset,
+    info_of_batch,
     log_offset_metadata_of,
 )
 from twisted_kafka.log.retention import exceeds_retention
@@ -47,6 +48,7 @@ from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
 from twisted_kafka.log.validation.follower_append import check_replicated
 from twisted_kafka.log.validation.log_validator import AppendOrigin, BatchInfo, ValidationContext, validate_and_assign_offsets
+from twisted_kafka.log.validation.usual_batch import usual_header
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
     InconsistentTopicIdError,
@@ -55,7 +57,7 @@ from twisted_kafka.protocol.errors import (
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
 )
-from twisted_kafka.protocol.records.layout import HEADER_SIZE, INT64, PRODUCER_ID_AT
+from twisted_kafka.protocol.records.layout import HEADER_SIZE, INT64, PREFIX, PRODUCER_ID_AT
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
@@ -326,15 +328,57 @@ class UnifiedLog:
         with self._lock:
             if self._is_closed:
                 self._ensure_open()
-            info = self._validate(records, self._validation(leader_epoch, origin), guard)
-            if not info.batches:
-                return info
-            if leader_epoch > self.leader_epochs.latest_epoch:
-                self._assign_epoch(leader_epoch, info.first_offset)
-            end_offset = self._append(info, is_alone)
-        if end_offset - self.recovery_point >= self.config.flush_messages:
+            is_plain = origin is AppendOrigin.CLIENT and guard is None
+            usual = self._append_usual(records, leader_epoch, is_alone) if is_plain else None
+            if usual is not None:
+                info = usual
+            else:
+                info = self._validate(records, self._validation(leader_epoch, origin), guard)
+                if not info.batches:
+                    return info
+                if leader_epoch > self.leader_epochs.latest_epoch:
+                    self._assign_epoch(leader_epoch, info.first_offset)
+                self._append(info, is_alone)
+        if info.last_offset + 1 - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return info
+
+    def _append_usual(self, records: Buffer, leader_epoch: int, is_alone: bool) -> LogAppendInfo | None:
+        """Append a usual batch of a client with the outcome of ``_validate`` and ``_append``, in half the time.
+
+        Returns None, and changes nothing, if anything about the batch or the log is special.
+        """
+        view = records if type(records) is memoryview else memoryview(records)
+        config, active, state = self.config, self._active, self.producer_state
+        if (
+            leader_epoch > self.leader_epochs.latest_epoch
+            or self.truncations != self.checkpointed_truncations
+            or active.size_bytes + len(view) > config.segment_bytes
+        ):
+            return None
+        header = usual_header(view, config, self._clock.wall_ms)
+        if header is None:
+            return None
+        _, stated, _, _, _, flags, last_delta, _, max_ms, producer_id, epoch, sequence, count = header
+        producer = None
+        if producer_id >= 0 and (producer := state.expecting(producer_id, epoch, sequence, flags != 0)) is None:
+            return None
+        limits = self.limits
+        offset = limits.log_end.message_offset
+        last_offset = offset + last_delta
+        if self._should_roll(active, max_ms, last_offset):
+            return None
+        if view.readonly:
+            view = memoryview(bytearray(view))
+        PREFIX.pack_into(view, 0, offset, stated, leader_epoch)
+        try:
+            active.append_batch(view, offset, last_offset, max_ms)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        if producer is not None:
+            producer.add(sequence + last_delta, last_offset, last_delta, max_ms)
+        self._publish(last_offset + 1, is_alone, limits.first_unstable)
+        return info_of_batch(count, len(view), offset, last_offset, max_ms, limits.log_start_offset)
 
     def append_each_as_leader(
         self, each: Sequence[Buffer], leader_epoch: int, *, is_alone: bool = False
@@ -484,24 +528,30 @@ class UnifiedLog:
             active.append(records, batches)
         except OSError as error:
             raise self._storage_error("append to", error) from error
-        _, mark, _, start, segments, unstable = self.limits
-        state = self.producer_state
+        limits = self.limits
+        unstable = limits.first_unstable
         if batches[0].producer_id != NO_PRODUCER_ID or len(batches) > 1:
             self._update_producers(records, batches, active)
-            if state.has_transactions:
-                unstable = self._first_unstable(start, unstable)
+            if self.producer_state.has_transactions:
+                unstable = self._first_unstable(limits.log_start_offset, unstable)
         end_offset = last_offset + 1
+        self._publish(end_offset, is_alone, unstable)
+        return end_offset
+
+    def _publish(self, end_offset: int, is_alone: bool, unstable: LogOffsetMetadata | None) -> None:
+        """Let readers see what was appended up to ``end_offset``. ``unstable`` is the first unstable offset, with the append."""
+        _, mark, _, start, segments, _ = self.limits
+        active = self._active
         end = log_offset_metadata_of((end_offset, active.base_offset, active.size_bytes))
         if is_alone:
             mark = end
             if unstable is not None:
-                state.on_high_watermark(end_offset)
+                self.producer_state.on_high_watermark(end_offset)
                 unstable = self._first_unstable(start, unstable)
         if unstable is None:
             self.limits = read_limits_of((end, mark, mark, start, segments, None))
         else:
             self.limits = make_limits(end, mark, start, segments, unstable)
-        return end_offset
 
     def _should_roll(self, active: LogSegment, max_timestamp_ms: int, last_offset: int) -> bool:
         if active.is_index_full or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:

@@ -7,8 +7,8 @@ Snapshots of it (``producer_snapshot``) save reading the whole log at a start. C
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, NamedTuple, cast
 
 from twisted_kafka.log.batch_headers import BatchLike, advance_sequence, retreat_sequence
 from twisted_kafka.log.results import AbortedTransaction
@@ -45,16 +45,13 @@ MAX_VERIFICATIONS = 10_000
 """Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
 
 
-class ProducerBatch:
+class ProducerBatch(NamedTuple):
     """The sequence numbers and offsets of a batch."""
 
-    __slots__ = ("last_offset", "last_sequence", "offset_delta", "timestamp_ms")
-
-    def __init__(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
-        self.last_sequence = last_sequence
-        self.last_offset = last_offset
-        self.offset_delta = offset_delta
-        self.timestamp_ms = timestamp_ms
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
 
     @property
     def first_offset(self) -> int:
@@ -65,6 +62,10 @@ class ProducerBatch:
     def first_sequence(self) -> int:
         """The batch's first sequence number."""
         return retreat_sequence(self.last_sequence, self.offset_delta)
+
+
+producer_batch_of = cast(Callable[[tuple[int, int, int, int]], ProducerBatch], partial(tuple.__new__, ProducerBatch))
+"""Makes a ProducerBatch of a plain tuple, in half the time of the class; for appends."""
 
 
 class ProducerEntry:
@@ -84,6 +85,14 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         """The last sequence number of this epoch, or NO_SEQUENCE."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def add(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
+        """Add an appended batch; ``offset_delta`` is that of its last record."""
+        self.last_timestamp_ms = timestamp_ms
+        batches = self.batches
+        if len(batches) >= REMEMBERED_BATCHES:
+            del batches[0]
+        batches.append(producer_batch_of((last_sequence, last_offset, offset_delta, timestamp_ms)))
 
     def duplicate_of(self, batch: BatchLike) -> ProducerBatch | None:
         """Return the batch of which ``batch`` is a duplicate, or None."""
@@ -325,6 +334,23 @@ class ProducerStateManager:
             raise OutOfOrderSequenceError(self._gap(batch, entry.last_sequence))
         return None
 
+    def expecting(self, producer_id: int, epoch: int, sequence: int, is_transactional: bool) -> ProducerEntry | None:
+        """Return the producer if a client's batch is the next one in order of its epoch, and begins no transaction; otherwise None.
+
+        ``check`` accepts such a batch, and ``ProducerEntry.add`` is all of ``update`` for it.
+        """
+        entry = self.producers.get(producer_id)
+        if (
+            entry is None
+            or entry.epoch != epoch
+            or not entry.batches
+            or entry.batches[-1].last_sequence + 1 != sequence
+            or (entry.transaction_first_offset != NO_OFFSET) != is_transactional
+            or (is_transactional and self._verifications)
+        ):
+            return None
+        return entry
+
     def check_marker(self, batch: BatchLike, records: Buffer, guard: VerificationGuard | None = None) -> None:
         """Validate a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError.
 
@@ -375,11 +401,8 @@ class ProducerStateManager:
             self._verifications.pop(producer_id, None)
         if batch.is_control:
             return self._end_transaction(entry, batch, records)
-        batches = entry.batches
-        if len(batches) >= REMEMBERED_BATCHES:
-            del batches[0]
         first_offset, last_offset = batch.base_offset, batch.last_offset
-        batches.append(ProducerBatch(batch.last_sequence, last_offset, last_offset - first_offset, batch.max_timestamp_ms))
+        entry.add(batch.last_sequence, last_offset, last_offset - first_offset, batch.max_timestamp_ms)
         if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
             self._ongoing.add(first_offset)

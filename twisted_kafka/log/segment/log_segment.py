@@ -161,22 +161,36 @@ class LogSegment(SegmentFiles):
     def append(self, records: Buffer, batches: Sequence[IndexedBatch]) -> None:
         """Write ``records``, which consist of ``batches``; raises OSError and leaves the segment unchanged."""
         start = self.size_bytes
-        file = self.file
-        fd = file.fileno()
-        try:
-            write_at(fd, records, start)
-        except OSError:
-            os.ftruncate(fd, start)
-            raise
+        self._write(records, start)
         if start == 0 and batches:
             self.first_timestamp_ms = batches[0].max_timestamp_ms
         for batch in batches:
             self.index_batch(batch, start + batch.position)
         self.size_bytes = start + len(records)
 
+    def append_batch(self, records: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Write one batch; raises OSError and leaves the segment unchanged."""
+        start = self.size_bytes
+        self._write(records, start)
+        if start == 0:
+            self.first_timestamp_ms = max_timestamp_ms
+        size = len(records)
+        self._index(base_offset, last_offset, max_timestamp_ms, start, size)
+        self.size_bytes = start + size
+
+    def _write(self, records: Buffer, start: int) -> None:
+        fd = self.file.fileno()
+        try:
+            write_at(fd, records, start)
+        except OSError:
+            os.ftruncate(fd, start)
+            raise
+
     def index_batch(self, batch: IndexedBatch, position: int) -> None:
         """Add the batch at ``position``, right after the last indexed one, to the indexes."""
-        last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
+        self._index(batch.base_offset, batch.last_offset, batch.max_timestamp_ms, position, batch.size_bytes)
+
+    def _index(self, base_offset: int, last_offset: int, timestamp_ms: int, position: int, size: int) -> None:
         largest = self._max_timestamp or self.max_timestamp
         if timestamp_ms > largest[0]:
             self._max_timestamp = largest = timestamp_offset_of((timestamp_ms, last_offset))
@@ -190,7 +204,7 @@ class LogSegment(SegmentFiles):
         if len(recent) >= 2 * RECENT_BATCHES:
             # A new list, never a shorter one: a reader may be searching in the old one.
             self._recent = recent = recent[RECENT_BATCHES:]
-        recent.append((last_offset, position, position + size, batch.base_offset))
+        recent.append((last_offset, position, position + size, base_offset))
 
     @property
     def index_room(self) -> int:

@@ -53,6 +53,7 @@ from twisted_kafka.protocol.records.layout import (
     LOG_OVERHEAD,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    PREFIX,
     UINT32,
 )
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_FLAG
@@ -78,7 +79,6 @@ _CODEC_COUNT = len(CODECS)
 _CLIENT = AppendOrigin.CLIENT
 _RAFT_LEADER = AppendOrigin.RAFT_LEADER
 _unpack_header = HEADER.unpack_from
-_PREFIX = struct.Struct(">qii")
 _COVERED_HEAD = struct.Struct(">Ih")
 _INT64_MAX = (1 << 63) - 1
 
@@ -204,7 +204,7 @@ def _assign(
     conversion = None
     if source is target and sequential:
         records = view if not view.readonly else memoryview(bytearray(view))
-        _PREFIX.pack_into(records, 0, context.offset, size, context.leader_epoch)  # not covered by the CRC
+        PREFIX.pack_into(records, 0, context.offset, size, context.leader_epoch)  # not covered by the CRC
         if attributes != sent_attributes or max_ms != sent_max_ms:
             _patch(records, attributes, max_ms)
         if source:

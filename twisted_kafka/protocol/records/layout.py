@@ -23,6 +23,8 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Format 2: offset, size, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, largest timestamp, producer id,
 producer epoch, base sequence, number of records."""
 HEADER_SIZE: Final = HEADER.size
+PREFIX: Final = struct.Struct(">qii")
+"""The part of the header that a broker sets: offset, size, leader epoch. The CRC does not cover it."""
 CRC_AT: Final = 17
 CRC_START: Final = 21
 """The CRC of format 2 covers everything from the attributes on."""
