@@ -164,15 +164,20 @@ class FetchSession:
 
     def update(self, fetches: Iterable[PartitionFetch], forgotten: Iterable[PartitionKey]) -> None:
         """Add or change partitions, and remove the forgotten ones; call it with the lock held."""
+        partitions, watch = self.partitions, self._watch
+        known: list[PartitionFetch] = []
         for fetch in fetches:
-            key = self.key(fetch)
-            cached = self.partitions.get(key)
-            if cached is None:
-                cached = self.partitions[key] = CachedPartition(fetch)
-            else:
+            key = _key(fetch, self.uses_topic_ids)
+            cached = partitions.get(key)
+            if cached is not None:
                 cached.update(fetch)
-            if self._watch is not None:
-                self._watch.add(cached)
+                known.append(cached)
+                continue
+            cached = partitions[key] = CachedPartition(fetch)
+            if watch is not None:
+                watch.add(cached)
+        if watch is not None:
+            watch.unsettle_all(known)
         for key in forgotten:
             cached = self.partitions.pop(key, None)
             if cached is not None and self._watch is not None:
@@ -186,18 +191,25 @@ class FetchSession:
         Partitions that returned records move to the end: the next fetch reads others first, as its bytes are limited.
         """
         changed: list[tuple[PartitionFetch, PartitionRead]] = []
+        moving: list[PartitionFetch] = []
         for fetch, read in zip(fetches, reads, strict=True):
             assert isinstance(fetch, CachedPartition)
             if fetch.update_sent(read):
                 changed.append((fetch, read))
-                if read.size_bytes and len(self.partitions) > 1:
-                    if self._watch is not None:
-                        self._watch.postpone(fetch)
-                        continue
-                    key = self.key(fetch)
-                    if self.partitions.pop(key, None) is not None:
-                        self.partitions[key] = fetch
+                if read.size_bytes:
+                    moving.append(fetch)
+        if self._watch is not None:
+            self._watch.postpone(moving)
+        elif len(moving) < len(self.partitions):
+            self._move_to_end(moving)
         return changed
+
+    def _move_to_end(self, fetches: Iterable[PartitionFetch]) -> None:
+        for fetch in fetches:
+            key = self.key(fetch)
+            cached = self.partitions.pop(key, None)
+            if cached is not None:
+                self.partitions[key] = cached
 
 
 class FetchSessionCache:

@@ -33,7 +33,13 @@ from twisted_kafka.replication.partition.fetch_data import (
 from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
-from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, REASSIGNMENT_BYTES_OUT, BrokerTopicStats
+from twisted_kafka.replication.partition.topic_stats import (
+    FAILED_FETCHES,
+    FETCH_REQUESTS,
+    REASSIGNMENT_BYTES_OUT,
+    BrokerTopicStats,
+    TopicStats,
+)
 from twisted_kafka.replication.replica_selector import PreferredReplicas
 from twisted_kafka.replication.replication_quota_manager import ReplicationQuotaManager
 from twisted_kafka.timing.clock import IClock
@@ -177,6 +183,8 @@ class LogReader:
         left = params.max_bytes
         min_one_message = not params.hard_max_bytes
         reads: list[PartitionRead] = []
+        unsettled: list[PartitionFetch] = []
+        asked: dict[TopicStats, int] = {}
         for fetch in fetches:
             partition = self._partitions.online.get(fetch.topic_partition)  # type: ignore[arg-type]  # None is never a key
             max_bytes = fetch.max_bytes
@@ -187,12 +195,10 @@ class LogReader:
                     absence = self._absence(fetch)
                     if absence:  # not an exception: a client may ask for many that do not exist
                         reads.append(PartitionRead(absence))
-                        if watch is not None:
-                            watch.unsettle(fetch)
+                        unsettled.append(fetch)
                         continue
                     partition = self._partitions.get_or_raise(fetch.topic_partition)  # type: ignore[arg-type]
-                if not from_purgatory:
-                    partition.stats.mark(FETCH_REQUESTS, 1)
+                asked[partition.stats] = asked.get(partition.stats, 0) + 1
                 if params.client is not None and (redirected := self._redirected(partition, params.client, fetch)) is not None:
                     reads.append(redirected)
                     continue
@@ -201,20 +207,24 @@ class LogReader:
                     if not from_purgatory:
                         self._follower_fetched(partition, params, fetch, read, watch)
                     if watch is not None and not _is_settled(partition, params.replica_id, fetch, read):
-                        watch.unsettle(fetch)
+                        unsettled.append(fetch)
                     if self._is_withheld(partition, params.replica_id):
                         read.withhold()
-                elif watch is not None and not _has_all(fetch, read):
-                    watch.unsettle(fetch)
+                elif watch is not None and (read.log_end_offset != fetch.fetch_offset or not _has_all(fetch, read)):
+                    unsettled.append(fetch)
             except Exception as error:  # noqa: BLE001 one partition's failure is its own
                 read = self._failed(fetch, error)
-                if watch is not None:
-                    watch.unsettle(fetch)
+                unsettled.append(fetch)
             size_bytes = read.size_bytes
             if size_bytes:
                 min_one_message = False
                 left = left - size_bytes if left > size_bytes else 0
             reads.append(read)
+        if watch is not None:
+            watch.unsettle_all(unsettled)
+        if not from_purgatory:
+            for stats, count in asked.items():
+                stats.mark(FETCH_REQUESTS, count)
         return reads
 
     def _redirected(self, partition: Partition, client: ClientMetadata, fetch: PartitionFetch) -> RedirectedRead | None:

@@ -7,7 +7,7 @@ changes of roles are announced to ``FetchWatches``, and unsettle it.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -145,11 +145,15 @@ class FetchWatch:
         """Let the next fetch read a partition."""
         self._unsettled[fetch] = None
 
-    def postpone(self, fetch: PartitionFetch) -> None:
-        """Let the next fetch read an unsettled partition after the others, because the bytes of a response are limited."""
-        if fetch in self._unsettled:
-            self._unsettled.pop(fetch, None)
-            self._unsettled[fetch] = None
+    def postpone(self, fetches: Sequence[PartitionFetch]) -> None:
+        """Let the next fetch read unsettled partitions after the others, because the bytes of a response are limited."""
+        unsettled = self._unsettled
+        if len(fetches) == len(unsettled):
+            return  # there are no others
+        for fetch in fetches:
+            if fetch in unsettled:
+                unsettled.pop(fetch, None)
+                unsettled[fetch] = None
 
     def unsettle_all(self, fetches: Iterable[PartitionFetch]) -> None:
         """Let the next fetch read these partitions again."""
