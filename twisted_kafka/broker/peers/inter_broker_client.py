@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from twisted.logger import Logger
 
-from twisted_kafka import __version__
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.system import machine
+from twisted_kafka.system.installation import installed_version
 from twisted_kafka.timing.clock import IClock
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class InterBrokerClient:
             self._purpose,
             request_timeout_ms=config.int("request.timeout.ms"),
             max_in_flight_requests_per_connection=1,
-            software_version=_SEPARATORS.sub("-", __version__),
+            software_version=_SEPARATORS.sub("-", installed_version()),
         )
 
         listener_name = self._listener_name or config.inter_broker_listener_name
