@@ -183,7 +183,7 @@ BULK_FLOOR_BYTES, BULK_FACTOR = 500_000, 5.0
 """Bytes that a client reads or writes in five minutes, and how many times its usual number they are."""
 PEAK_SHARE = 0.15
 """Share of all requests of the API, or all bytes, that it has then."""
-NEWCOMERS_FACTOR, NEWCOMERS_BEYOND, NEWCOMERS_FLOOR, NEWCOMERS_BULK = 4.0, 1.5, 60, 8.0
+NEWCOMERS_FACTOR, NEWCOMERS_BEYOND, NEWCOMERS_FLOOR, NEWCOMERS_BULK = 4.0, 1.5, 60, 25.0
 """The same for a client without a past: how many times the usual number of all clients, and how many times what the others have in
 their busiest hours; the requests in five minutes; and how many times the others' bytes, as a nightly job is the largest anyway."""
 RISES_BEYOND = 2.5

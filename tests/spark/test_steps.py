@@ -199,8 +199,16 @@ def test_a_job_that_writes_more_than_the_others_once_is_no_finding() -> None:
     lines = steady(DAY, each=2, client_id="other", **write(200_000))
     lines += steady(range(100, 130), each=6, client_id="nightly-load", **write(300_000))
     assert "bulk-write" not in names(lines)
-    lines += steady(range(200, 230), each=20, client_id="backfill", **write(900_000))
+    lines += steady(range(200, 230), each=40, client_id="backfill", **write(2_000_000))
     assert [each.evidence["client_id"] for each in findings(lines) if each.name == "bulk-write"] == ["backfill"]
+
+
+def test_a_peak_within_a_step_is_a_part_of_it() -> None:
+    lines = steady(DAY, "Heartbeat", each=1, client_id="svc") + steady(DAY, "Heartbeat", each=1, client_id="other")
+    lines += steady(range(120, 300), "Heartbeat", each=30, client_id="svc")
+    lines += steady(range(200, 206), "Heartbeat", each=50, client_id="svc")
+    (found,) = findings(lines)
+    assert (found.name, found.first, found.last) == ("changed-load", "2026-11-21T02:00Z", "2026-11-21T04:59Z")
 
 
 def test_requests_that_follow_the_load_of_all_are_the_time_of_day() -> None:

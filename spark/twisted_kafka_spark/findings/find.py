@@ -16,7 +16,7 @@ from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_b
 from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
 from twisted_kafka_spark.findings.shares import share_groups
 from twisted_kafka_spark.findings.steady import leaked_connections, repeated_rebalances
-from twisted_kafka_spark.findings.steps import lasting_steps, weaker_acks
+from twisted_kafka_spark.findings.steps import lasting_steps, weaker_acks, without_parts
 from twisted_kafka_spark.findings.strangers import many_names, mixed_groups, new_topics, offsets_set, strange_programs
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 from twisted_kafka_spark.findings.uneven import skew, unreadable_lines
@@ -117,7 +117,8 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += smaller_batches(tables, over_all)
     found += unusual_traffic(tables, [*found, *over_all])
     found += [*busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found), *weaker_acks(tables)]
-    return [*found, *lasting_steps(tables, [*found, *over_all])]
+    steps = list(lasting_steps(tables, [*found, *over_all]))
+    return [*without_parts(found, steps), *steps]
 
 
 def find_over_all(tables: Tables) -> list[Finding]:

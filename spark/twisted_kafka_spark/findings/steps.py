@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ _OTHERS_FOLLOW = 0.5
 """The part of a step, on a logarithmic scale, that the median of the other clients may have, too."""
 _STRONG, _WEAK = 0.1, 0.9
 """Shares of writes with weak acks before and after a change of acks."""
+_MOST_OF_IT = 0.5
+"""The part of a step's time that a finding has if it is about the same."""
 _LEAST_WRITES, _LEAST_SLOTS = 5, 3
 _MOST_TOGETHER = 3
 
@@ -68,6 +71,17 @@ def lasting_steps(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]
         yield _changed_load(tables, together)
 
 
+def without_parts(found: Sequence[Finding], steps: Sequence[Finding]) -> list[Finding]:
+    """Return findings without the traffic peaks that are parts of lasting steps."""
+    return [each for each in found if each.name != "traffic-peak" or not any(_is_part(each, step) for step in steps)]
+
+
+def _is_part(peak: Finding, step: Finding) -> bool:
+    evidence, inside = peak.evidence, (peak.first or "") >= (step.first or "~") and (peak.last or "~") <= (step.last or "")
+    named = [step.evidence.get("client_id"), *str(step.evidence.get("clients") or "").split(": ")[-1].split(", ")]
+    return inside and peak.explains <= step.explains and evidence.get("client_id") in named
+
+
 def _steps_in_size(grid: Grid) -> Iterator[_Step]:
     rows = grid.rows(api="Produce")
     sizes = {row: _means(grid, row) for row in rows}
@@ -96,8 +110,8 @@ def _means(grid: Grid, row: int) -> tuple[Values, Marks]:
 
 
 def _load_of_others(grid: Grid, row: int, inside: Marks) -> float:
-    """Return how many times as many writes and fetches the other services send inside as outside."""
-    rows = _of_others(grid, [*grid.rows(api="Produce"), *grid.rows(api="Fetch")], row)
+    """Return how many times as many writes the other services send inside as outside."""
+    rows = _of_others(grid, grid.rows(api="Produce"), row)
     counts = grid["requests"][rows].sum(0) if rows else np.zeros(grid.axis.length)
     within, without = counts[inside], counts[~inside]
     return float(within.mean() / without.mean()) if within.any() and without.any() else 1.0
@@ -194,8 +208,12 @@ def _is_apart(values: Values, run: Run, wanted: float) -> bool:
 
 
 def _is_told(finding: Finding, one: _Step) -> bool:
-    """Return whether a finding is about a client's requests of this API at this time, or says why they changed."""
-    if not is_about(finding, one.who, one.span) or finding.first is None:
+    """Return whether a finding is about a client's requests of this API in most of this time, or says why they changed."""
+    if not is_about(finding, one.who, one.span) or finding.first is None or finding.last is None:
+        return False
+    first, last = max(finding.first, text(one.span.first)), min(finding.last, text(one.span.last))
+    both = datetime.datetime.fromisoformat(last) - datetime.datetime.fromisoformat(first)
+    if both < _MOST_OF_IT * (one.span.last - one.span.first):
         return False
     explains = one.api in finding.explains or one.api in str(finding.evidence.get("apis") or "")
     return explains and one.measure == "requests"
