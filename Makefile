@@ -21,7 +21,7 @@ TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail
 	echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint etc/pypy-constraints.txt
 
-.PHONY: install run test-unit test test-again test-all test-subset test-served lint smoke docs dist mutants bench report demo-report
+.PHONY: install run test-unit test test-again test-all test-subset test-served lint smoke docs dist mutants world bench report demo-report
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(if $(ON_PYPY),,$(VENV)/.spark-installed)
@@ -117,6 +117,11 @@ endif
 $(VENV)/.browser-installed: $(VENV)/.installed
 	$(INSTALL) 'twisted_kafka[browser]'
 	touch $@
+
+# Simulated hours of three brokers under faults and mixed load. A later call continues after the seeds in build/world/results.jsonl.
+WORLD_MINUTES ?= 10
+world: $(VENV)/.installed
+	$(BIN)/python -m tests.world.hours --minutes $(WORLD_MINUTES)
 
 bench: $(VENV)/.installed
 	@$(COMPILE)

@@ -1,6 +1,7 @@
 """The same seed gives the same run, byte for byte, and aiokafka works unchanged."""
 
 import asyncio
+import datetime as datetime_module
 import os
 import random
 import socket
@@ -9,6 +10,9 @@ import sys
 import threading
 import time
 import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time as wall_time
 
 import pytest
 
@@ -101,6 +105,45 @@ def test_time_chance_and_names_are_the_worlds() -> None:
     first = seen(1)
     assert first == seen(1) != seen(2)
     assert (first[0], first[3]) == (2.5, "looker")
+
+
+def test_names_that_a_module_has_bound_are_the_worlds() -> None:
+    async def look() -> list[object]:
+        return [
+            wall_time(),
+            datetime.now(UTC),
+            datetime_module.datetime.now(UTC),
+            isinstance(datetime(2020, 1, 1, tzinfo=UTC), datetime),
+        ]
+
+    with World() as world:
+        program = world.process(look)
+        world.drive(world.run(1))
+    now = datetime(2025, 6, 15, 15, 6, 40, 1000, tzinfo=UTC)
+    assert program.result == [now.timestamp(), now, now, True]
+    assert datetime_module.datetime is datetime
+    assert wall_time() > now.timestamp()
+
+
+def test_a_program_writes_files_in_its_directory_only(tmp_path: Path) -> None:
+    async def escape() -> None:
+        (tmp_path / "database").write_text("kept")
+
+    async def keep() -> str:
+        path = keeper.directory / "database"
+        before = path.read_text() if path.exists() else ""
+        path.write_text("kept")
+        return before
+
+    with World() as world:
+        world.process(escape)
+        with pytest.raises(ProgramError, match=f"writes {tmp_path}/database: its files are below program.directory"):
+            world.drive(world.run(1))
+        keeper = world.process(keep)
+        world.drive(world.run(1))
+        keeper.start()
+        world.drive(world.run(1))
+        assert keeper.result == "kept"
 
 
 def test_functions_that_block_run_on_threads_of_the_world() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
@@ -46,6 +47,8 @@ class Life(Owner):
         self.host = host
         self.clock = clock
         self.disk: Disk | None = None
+        self.files: Path | None = None
+        """Where it may write files; None for anywhere."""
 
 
 class Process:
@@ -284,7 +287,16 @@ class Program(Process):
         self.result: Any = None
         """What it has returned."""
         self.may_fail = False
+        self.directory = surroundings.directory / self.name
+        """The directory for its files, which outlive a kill."""
+        self.directory.mkdir()
         self._dead: list[asyncio.Task[Any]] = []
+
+    @override
+    def _make_life(self) -> Life:
+        life = super()._make_life()
+        life.files = self.directory
+        return life
 
     @override
     def _main(self) -> None:
@@ -322,11 +334,13 @@ class Program(Process):
 
     def bury(self) -> None:
         """End the coroutines of killed lives, so that no garbage collection runs their ``finally`` at another time."""
-        for task in self._dead:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine: Any = task.get_coro()
-            try:
-                coroutine.close()
-            except BaseException:  # noqa: BLE001 the program is dead
-                continue
-        self._dead.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that another one's ``finally`` does not await any more
+            for task in self._dead:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine: Any = task.get_coro()
+                try:
+                    coroutine.close()
+                except BaseException:  # noqa: BLE001 the program is dead
+                    continue
+            self._dead.clear()

@@ -255,11 +255,22 @@ class World:
             self.plan.append(fault)
             if self._kept_faults is None or fault.number in self._kept_faults:
                 self._at(fault.begins_ns, partial(self._begin, fault))
-                self._at(fault.begins_ns + fault.lasts_ns, partial(self._injector.end, fault))
 
     def _begin(self, fault: Fault) -> None:
+        """Begin a fault and plan its end.
+
+        A broker loses power only while all replicas are in sync. Otherwise its disk may have the only copy of a record, which Kafka
+        loses, too.
+        """
+        if fault.kind == "power loss" and not self._has_all_copies():
+            self.trace.note("fault", f"not now, because replicas are not in sync: {fault.text}")
+            return
         self.happened.append(fault)
         self._injector.begin(fault)
+        self._at(fault.begins_ns + fault.lasts_ns, partial(self._injector.end, fault))
+
+    def _has_all_copies(self) -> bool:
+        return all(each.is_serving for each in self.brokers) and self.is_replicated()
 
     def _peers_of(self, broker: BrokerProcess) -> list[Host]:
         others = [each.host for each in self.brokers if each is not broker]
@@ -281,6 +292,10 @@ class World:
         """Run until ``check`` returns something true. Raises AssertionError after ``seconds`` of virtual time."""
         if not self._run_until(check, seconds):
             raise AssertionError(f"{_name_of(check)} does not hold within {seconds:g} s")
+
+    def is_replicated(self) -> bool:
+        """Return whether all replicas of all partitions are in sync."""
+        return self._zookeeper is None or not self._zookeeper.unreplicated()
 
     def stuck_threads(self, *, seconds: float = 60.0) -> list[str]:
         """Return the threads of running processes that have waited for a lock for ``seconds`` of virtual time."""

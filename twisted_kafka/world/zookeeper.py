@@ -14,7 +14,7 @@ from typing_extensions import override
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.shared import SharedStore, new_connect, share, unshare
 from twisted_kafka.metadata.store import StoreDisconnectedError
-from twisted_kafka.metadata.znodes import PartitionStateNode, state_path
+from twisted_kafka.metadata.znodes import TOPICS, PartitionStateNode, TopicNode, state_path, topic_path
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.world.machine.clock import WorldClock
 from twisted_kafka.world.machine.network import Host, Network
@@ -89,6 +89,22 @@ class ZooKeeper:
             return []
         state = PartitionStateNode.decode(node[0])
         return [state.leader, *[each for each in state.isr if each != state.leader]] if state.leader in state.isr else []
+
+    def unreplicated(self) -> list[str]:
+        """Return the partitions of which a replica is not in sync, or whose replicas are being moved."""
+        tree = self._tree
+        if tree is None:
+            return []
+        found = []
+        for topic in tree.children(TOPICS):
+            node = tree.get(topic_path(topic))
+            if node is None:
+                continue
+            for index, replicas in TopicNode.decode(node[0]).partitions.items():
+                partition = TopicPartition(topic, index)
+                if sorted(self.in_sync(partition)) != sorted(replicas):
+                    found.append(str(partition))
+        return found
 
     # Requests
 

@@ -8,7 +8,7 @@ from twisted_kafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
 )
-from twisted_kafka.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from twisted_kafka.world.checking.assignments import Assignments
 from twisted_kafka.world.checking.broken import Broken
 
@@ -61,6 +61,14 @@ def test_members_of_one_generation_share_nothing(bench: Bench) -> None:
     assert bench.sync("c", 1, 1, 3) == ["generation 1 of group books: orders-1 belongs to a and to c"]
     assert bench.sync("c", 2, 0, 1) == []
     assert bench.sync("a", 1, 0, 1) == []  # an answer that is late
+
+
+def test_a_group_that_was_forgotten_begins_again(bench: Bench) -> None:
+    for leader in ("a", "b"):
+        response = JoinGroupResponse(generation_id=1, leader=leader, member_id=leader)
+        bench.assignments.joined(JoinGroupRequest(group_id="books"), response)
+        assert bench.sync(leader, 1, 0) == []
+    assert len(bench.sync("c", 1, 0)) == 1
 
 
 def test_an_assignment_does_not_change_within_a_generation(bench: Bench) -> None:

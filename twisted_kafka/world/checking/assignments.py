@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from twisted_kafka.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from twisted_kafka.world.checking.broken import Broken
 
 MOST_GROUPS: Final = 1000
@@ -47,14 +47,28 @@ class Assignments:
         self._session_ns = session_timeout_ms * 1_000_000
         self._generations: dict[str, tuple[int, dict[str, Partitions]]] = {}
         """The newest generation of each classic group, with the partitions of its members."""
+        self._leaders: dict[str, tuple[int, str]] = {}
+        """The newest generation of each classic group, with its leader."""
         self._groups: dict[str, dict[str, _Member]] = {}
 
     def forget(self, group: str) -> None:
         """Forget a group that may be deleted."""
         self._generations.pop(group, None)
+        self._leaders.pop(group, None)
         self._groups.pop(group, None)
 
     # The classic protocol
+
+    def joined(self, request: JoinGroupRequest, response: JoinGroupResponse) -> None:
+        """Note the leader of a generation. A group without members and offsets is forgotten, and begins with generation 1 again."""
+        if response.error_code != ErrorCode.NONE:
+            return
+        known, led = self._leaders.get(request.group_id), (response.generation_id, response.leader)
+        if known is not None and known[0] >= led[0] and known[1] != led[1]:
+            self._generations.pop(request.group_id, None)
+        if len(self._leaders) >= MOST_GROUPS:
+            del self._leaders[next(iter(self._leaders))]
+        self._leaders[request.group_id] = led
 
     def synced(self, request: SyncGroupRequest, response: SyncGroupResponse) -> None:
         """Note what a member of a generation got."""

@@ -31,6 +31,7 @@ class History:
             ApiKey.PRODUCE,
             ApiKey.OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,
+            ApiKey.JOIN_GROUP,
             ApiKey.SYNC_GROUP,
             ApiKey.CREATE_TOPICS,
             ApiKey.DELETE_TOPICS,
@@ -100,6 +101,8 @@ class History:
                 self.produced.ended(noted.request, answer)
             case ApiKey.INIT_PRODUCER_ID:
                 self.produced.began(noted.request, answer)
+            case ApiKey.JOIN_GROUP:
+                self.assignments.joined(noted.request, answer)
             case ApiKey.SYNC_GROUP:
                 self.assignments.synced(noted.request, answer)
             case ApiKey.CONSUMER_GROUP_HEARTBEAT:

@@ -22,8 +22,11 @@ import twisted_kafka
 from twisted_kafka.system import machine
 from twisted_kafka.world.machine import primitives
 from twisted_kafka.world.machine.aiokafka_order import replace_in_aiokafka
+from twisted_kafka.world.machine.bound_names import replace_bound_names
 from twisted_kafka.world.machine.clock import EPOCH_NS, WorldClock
+from twisted_kafka.world.machine.dates import REAL_DATE, REAL_DATETIME, WorldDate, WorldDatetime
 from twisted_kafka.world.machine.disk import hooks
+from twisted_kafka.world.machine.files import guards
 from twisted_kafka.world.machine.loop import EscapeError
 from twisted_kafka.world.machine.network import Network
 from twisted_kafka.world.machine.reactor import WorldReactor
@@ -33,6 +36,9 @@ _MISSING: Final = object()
 _NO_THREADS: Final = "a world has no threads of the system: run a coroutine with world.process(...), or asyncio.to_thread"
 
 
+_BOUND: Final = (time, os, socket)
+"""Modules whose functions others bind."""
+_DATES: Final = {id(REAL_DATETIME): REAL_DATETIME, id(REAL_DATE): REAL_DATE}
 _NEVER_IN_A_WORLD: Final = ("console", "recording", "spark", "tap", "testing", "tools", "service")
 
 
@@ -73,9 +79,20 @@ class Substitution:
         self._replace_time()
         self._replace_chance()
         replace_in_aiokafka(self._replace)
+        self._replace_bound_names()
         for owner, name, function in hooks(self._scheduler):
             self._replace(owner, name, function)
+        for owner, name, function in guards(self._scheduler):
+            self._replace(owner, name, function)
         self._guard()
+
+    def _replace_bound_names(self) -> None:
+        """Replace dates, and functions of time and chance in modules that have bound their names."""
+        functions = [(owner, name, before) for owner, name, before in self._replaced if owner in _BOUND and callable(before)]
+        wanted = {id(before): before for _, _, before in functions} | _DATES
+        replacements = {id(before): getattr(owner, name) for owner, name, before in functions}
+        replacements |= {id(REAL_DATETIME): WorldDatetime, id(REAL_DATE): WorldDate}
+        replace_bound_names(replacements, wanted, self._replace)
 
     def leave(self) -> None:
         """Undo ``enter``."""

@@ -1,0 +1,1 @@
+"""Simulated hours of a cluster under faults and mixed load: ``make world``."""

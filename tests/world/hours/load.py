@@ -1,0 +1,183 @@
+"""Programs that use everything at once, and go on after each error of Kafka."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from tests.world.hours.wire import Cluster
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from twisted_kafka.protocol.messages.partitions import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from twisted_kafka.system import machine
+
+PLAIN, COMPACTED, LEDGER, CHURN = "plain", "compacted", "ledger", "churn"
+PARTITIONS: Final = 4
+BROKERS: Final = (1, 2, 3)
+PAUSE_S: Final = 1.0
+_COMPACTION: Final = {"cleanup.policy": "compact", "segment.ms": "30000", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def keep(run: Callable[[str], Awaitable[object]]) -> Callable[[str], Any]:
+    """Return a program that runs ``run`` again and again, whatever Kafka answers."""
+
+    async def program(servers: str) -> None:
+        while True:
+            # aiokafka's own tasks may be cancelled, and raise that in ``stop``.
+            with suppress(KafkaError, OSError, asyncio.CancelledError):
+                await run(servers)
+            await asyncio.sleep(PAUSE_S)
+
+    program.__name__ = run.__name__
+    return program
+
+
+async def produce(servers: str) -> None:
+    """Write to the plain and the compacted topic, each record once."""
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True, linger_ms=5)
+    await producer.start()
+    try:
+        for number in range(1000):
+            topic = PLAIN if number % 4 else COMPACTED
+            await producer.send(topic, b"x" * random.randrange(500), key=b"%d" % random.randrange(20))
+            if number % 5 == 0:
+                await producer.flush()
+                await asyncio.sleep(random.random())
+    finally:
+        await producer.stop()
+
+
+async def transfer(servers: str) -> None:
+    """Read the plain topic, and write to the ledger in transactions, of which some are aborted."""
+    consumer = aiokafka.AIOKafkaConsumer(PLAIN, bootstrap_servers=servers, group_id="ledger", enable_auto_commit=False)
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, transactional_id="ledger", transaction_timeout_ms=20_000)
+    try:
+        await producer.start()
+        await consumer.start()
+        while True:
+            found = await consumer.getmany(timeout_ms=500, max_records=10)
+            if not found:
+                continue
+            await producer.begin_transaction()
+            for partition, records in found.items():
+                for record in records:
+                    await producer.send(LEDGER, record.value, partition=record.offset % PARTITIONS)
+                offsets = {partition: records[-1].offset + 1}
+                await producer.send_offsets_to_transaction(offsets, "ledger")
+            if random.random() < 0.2:
+                await producer.abort_transaction()
+                return
+            await producer.commit_transaction()
+    finally:
+        await consumer.stop()
+        await producer.stop()
+
+
+async def consume(servers: str) -> None:
+    """Be a member of a group for a while."""
+    consumer = aiokafka.AIOKafkaConsumer(
+        PLAIN, LEDGER, bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest", session_timeout_ms=10_000
+    )
+    try:
+        await consumer.start()
+        for _ in range(random.randrange(5, 60)):
+            await consumer.getmany(timeout_ms=500)
+    finally:
+        await consumer.stop()
+
+
+async def administer(servers: str) -> None:
+    """Create and delete topics, and move replicas and leaders."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=10_000)
+    cluster = Cluster(servers)
+    await admin.start()
+    try:
+        for _ in range(10):
+            name = f"{CHURN}-{random.getrandbits(40):x}"
+            await admin.create_topics([NewTopic(name, random.randrange(1, 4), 3)])
+            await _write(servers, name)
+            await asyncio.sleep(2 * random.random())
+            await admin.delete_topics([name])
+            await _move(cluster)
+            await asyncio.sleep(5 * random.random())
+    finally:
+        cluster.close()
+        await admin.close()
+
+
+async def _write(servers: str, topic: str) -> None:
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=5_000)
+    await producer.start()
+    try:
+        await asyncio.wait_for(producer.send_and_wait(topic, b"x"), 5)
+    except TimeoutError:
+        pass
+    finally:
+        await producer.stop()
+
+
+async def _move(cluster: Cluster) -> None:
+    replicas = random.sample(BROKERS, random.choice((2, 3, 3)))
+    partition = ReassignablePartition(partition_index=random.randrange(PARTITIONS), replicas=replicas)
+    topics = [ReassignableTopic(name=random.choice((PLAIN, LEDGER)), partitions=[partition])]
+    request = AlterPartitionReassignmentsRequest(topics=topics)
+    await cluster.ask_each(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, 0, lambda each: each.error_code)
+    await asyncio.sleep(2)
+    elect = ElectLeadersRequest(topic_partitions=None)
+    await cluster.ask_each(ApiKey.ELECT_LEADERS, elect, 2, lambda each: each.error_code)
+
+
+async def belong(servers: str) -> None:
+    """Be a member of a group of the consumer protocol (KIP-848) for a while."""
+    cluster = Cluster(servers)
+    try:
+        coordinator = await cluster.coordinator("members")
+        member, epoch = machine.random_text(12), 0
+        held: list[tuple[bytes, list[int]]] = []
+        for beat in range(random.randrange(5, 30)):
+            joins = epoch == 0
+            owned = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic, partitions=list(each)) for topic, each in held]
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="members",
+                member_id=member,
+                member_epoch=epoch,
+                rebalance_timeout_ms=20_000 if joins else -1,
+                subscribed_topic_names=[PLAIN, LEDGER] if joins else None,
+                topic_partitions=[] if joins else owned,
+            )
+            response = await coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request, 1)
+            if response.error_code:
+                return
+            epoch = response.member_epoch
+            if response.assignment is not None:
+                held = [(each.topic_id, each.partitions) for each in response.assignment.topic_partitions]
+            await asyncio.sleep(1 if beat % 3 else 3)
+        leave = ConsumerGroupHeartbeatRequest(group_id="members", member_id=member, member_epoch=-1)
+        await coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, leave, 1)
+    finally:
+        cluster.close()
+
+
+async def make_topics(servers: str) -> None:
+    """Create the topics of the other programs."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    topics = [NewTopic(name, PARTITIONS, 3) for name in (PLAIN, LEDGER)]
+    await admin.create_topics([*topics, NewTopic(COMPACTED, 1, 3, topic_configs=_COMPACTION)])
+    await admin.close()
+
+
+PROGRAMS: Final = (produce, produce, transfer, consume, consume, administer, belong, belong, belong)

@@ -1,0 +1,41 @@
+"""A cluster under faults and mixed load keeps Kafka's promises, and runs can be continued."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.budget import share_of
+from tests.world.hours.__main__ import known, run_all, summary
+from tests.world.hours.runs import faults_of, run
+
+
+def test_four_seconds_of_a_cluster() -> None:
+    outcome = run(1, 4)
+    assert outcome.error is None
+    assert outcome.faults
+
+
+@pytest.mark.slow
+def test_a_cluster_keeps_its_promises() -> None:
+    for seed in range(100, 100 + share_of(4)):
+        outcome = run(seed, 60)
+        assert outcome.error is None, f"seed {seed}: {outcome.error}"
+
+
+def test_seeds_have_different_faults() -> None:
+    assert len({str(faults_of(seed)) for seed in range(20)}) > 15
+    assert faults_of(3) == faults_of(3)
+
+
+def test_results_are_kept_and_summed_up(tmp_path: Path) -> None:
+    path = tmp_path / "world" / "results.jsonl"
+    assert run_all(path, 0, 1, 60) == known(path) == []
+    results: list[dict[str, Any]] = [
+        {"seed": 0, "virtual_s": 1800, "cpu_s": 10},
+        {"seed": 7, "virtual_s": 1800, "cpu_s": 20, "error": "lost: x"},
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in results))
+    assert run_all(path, 0, 1, 60) == results
+    assert summary(results) == "2 seeds, 1.00 simulated hours, 30 s of processors, 1 failed\n\nseed 7:\nlost: x"
