@@ -6,15 +6,15 @@ and the access log.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from twisted.logger import Logger
 
-from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.network.requests.request import SEND, START_THROTTLING, Request, ThrottlingResponse
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.network.requests.request_observer import IRequestObserver
+from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system import machine
@@ -29,15 +29,24 @@ _log = Logger()
 
 
 class InnerConnection(ConnectionInfo):
-    """The connection of a client in this process, which takes the longest of its answers as it is, without its bytes.
+    """The connection of a client in this process, which takes long answers as they are, without their bytes.
 
     Thousands of groups would take three times as long to encode and decode as to find.
     """
 
-    __slots__ = ("groups",)
+    __slots__ = ("answers",)
 
-    groups: list[GroupListing]
-    """The groups of the latest answer to ListGroups, which has none itself."""
+    answers: dict[int, Any]
+    """By correlation id: objects with the fields of the message. The answer with bytes has no contents then."""
+
+
+def is_handed_over(context: RequestContext, response: Message) -> bool:
+    """Whether the client has taken the answer as it is. Then its handler returns an answer without contents."""
+    connection = context.connection
+    if not isinstance(connection, InnerConnection):
+        return False
+    connection.answers[context.correlation_id] = response
+    return True
 
 
 class QueueFullError(Exception):

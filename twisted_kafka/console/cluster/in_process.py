@@ -92,7 +92,7 @@ class InProcess:
         self._broker = broker
         name, protocol = broker.listener
         self._connection = InnerConnection(f"console-{next(_numbers)}", name, protocol, client_address)
-        self._connection.groups = []
+        self._connection.answers = {}
         self._connection.principal = principal
         self._connection.software_name = CLIENT_ID
         self._versions = NodeApiVersions(
@@ -138,9 +138,7 @@ class InProcess:
         if body is None:
             raise CommandError(f"the broker refused {ApiKey(request.KEY).title}: its log has the reason")
         response: Any = response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
-        if request.KEY == ApiKey.LIST_GROUPS:
-            response.groups = self._connection.groups
-        return response
+        return self._connection.answers.pop(pending.context.correlation_id, response)
 
     def derived(self, request: Message, convert: Callable[[Any], _Kept], left_s: float) -> _Kept:
         """Return ``convert`` of the response, or the result for the same user and state of the broker."""

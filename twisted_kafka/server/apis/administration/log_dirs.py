@@ -18,6 +18,7 @@ from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs, Dire
 from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.inner_requests import is_handed_over
 
 
 class LogDirApis:
@@ -59,7 +60,8 @@ class LogDirApis:
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-        return DescribeLogDirsResponse(results=[_result(directory) for directory in self._moves.describe(wanted)])
+        response = DescribeLogDirsResponse(results=[_result(directory) for directory in self._moves.describe(wanted)])
+        return DescribeLogDirsResponse() if is_handed_over(context, response) else response
 
 
 def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:

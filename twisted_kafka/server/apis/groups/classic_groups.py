@@ -43,7 +43,7 @@ from twisted_kafka.protocol.messages.groups import (
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.server.inner_requests import InnerConnection
+from twisted_kafka.server.inner_requests import is_handed_over
 from twisted_kafka.waiting.futures import gather, when_done
 
 KNOWN_ID_SINCE: Final = 4
@@ -171,8 +171,8 @@ class GroupApis:
             names = {each.group_id for each in listings}
             allowed = self._allowed(context, AclOperation.DESCRIBE, names, logs_denied=False)
             listings = [each for each in listings if each.group_id in allowed]
-        if isinstance(context.connection, InnerConnection):
-            context.connection.groups, listings = listings, []
+        if is_handed_over(context, ListGroupsResponse(error_code=error, groups=listings)):  # type: ignore[arg-type]  # alike
+            listings = []
         return _listed(context, error, listings)
 
     @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 3))
