@@ -68,6 +68,7 @@ class SetPassword:
             raise ValueError("the password is empty")
         if len(self.password) > MOST_CHARACTERS:
             raise ValueError(f"the password is longer than {MOST_CHARACTERS:,} characters")
+        need_alter(session)  # before the work of the hash, which a user without rights could ask for again and again
         set_password(session, self.user, self.password, MECHANISMS[self.mechanism], self.iterations)
         return f"{self.user} can log in with {self.mechanism}"
 
