@@ -1,10 +1,13 @@
 """What the console's pages cost: processor time and memory with many topics and groups, and with twenty open pages.
 
 python -m benchmarks.console_pages [TOPICS [GROUPS]]
+
+The last figures are the processor time of a Produce with its client, in turns: while nobody looks, and with twenty open pages.
 """
 
 import gc
 import http.client
+import statistics
 import sys
 import threading
 import time
@@ -12,9 +15,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from twisted_kafka.broker.broker import Broker
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
 
 PAGES = (
     *("/", "/topics", "/topics?page=150", "/topics?search=123", "/topics?sort=-size_bytes", "/topic?name=topic-00017"),
@@ -24,6 +31,7 @@ PAGES = (
 OPEN_PAGES = 20
 TIMES = 3
 SECONDS = 30
+TURNS, TURN_S = 6, 4
 BATCH = 100
 GROUP_VERSION = 9  # the last one that names topics
 
@@ -68,13 +76,7 @@ def cost_of_pages(url: str) -> None:
 
 def cost_of_looking(url: str, count: int) -> float:
     """The part of one processor that open pages take."""
-    parts, open_pages = urlsplit(url), []
-    for number in range(count):
-        client = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
-        client.request("GET", f"/live?at={quote(PAGES[number % len(PAGES)])}")
-        answer = client.getresponse()
-        threading.Thread(target=_drain, args=(answer,), daemon=True).start()
-        open_pages.append(client)
+    open_pages = open_pages_of(url, count)
     time.sleep(5)
     cpu_s, began_s = time.process_time(), time.monotonic()
     time.sleep(SECONDS)
@@ -82,6 +84,38 @@ def cost_of_looking(url: str, count: int) -> float:
     for client in open_pages:
         client.close()
     return share
+
+
+def open_pages_of(url: str, count: int) -> list[http.client.HTTPConnection]:
+    parts, found = urlsplit(url), []
+    for number in range(count):
+        client = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
+        client.request("GET", f"/live?at={quote(PAGES[number % len(PAGES)])}")
+        threading.Thread(target=_drain, args=(client.getresponse(),), daemon=True).start()
+        found.append(client)
+    return found
+
+
+def cost_of_requests(broker: Broker) -> tuple[float, float]:
+    """Return the medians of the processor time of a request, in microseconds: while nobody looks, and with open pages."""
+    url, (host, _, port) = str(broker.console_url), broker.bootstrap_servers.partition(":")
+    batch = build_batch([SimpleRecord(timestamp_ms=int(time.time() * 1000), value=b"x" * 100)])
+    data = TopicProduceData(name="topic-00017", partition_data=[PartitionProduceData(index=0, records=batch)])
+    produce = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[data])
+    costs: dict[int, list[float]] = {0: [], OPEN_PAGES: []}
+    with SocketConnection((host, int(port)), "beside", 60.0) as connection:
+        for turn in range(2 * TURNS):
+            count = OPEN_PAGES * (turn % 2)
+            pages = open_pages_of(url, count)
+            time.sleep(TURN_S)  # the first part of each page is there at once
+            requests, ends_s, cpu_s = 0, time.monotonic() + TURN_S, time.process_time()
+            while time.monotonic() < ends_s:
+                connection.ask(produce, 9, 60.0)
+                requests += 1
+            costs[count].append((time.process_time() - cpu_s) / requests * 1e6)
+            for client in pages:
+                client.close()
+    return statistics.median(costs[0]), statistics.median(costs[OPEN_PAGES])
 
 
 def _drain(answer: http.client.HTTPResponse) -> None:
@@ -102,7 +136,11 @@ def main(topics: int, groups: int) -> None:
         cost_of_pages(url)
         print(f"{resident_mb() - before_mb:+.0f} MB after all pages")
         print(f"nobody looks: {nobody:.2%} of a processor; {OPEN_PAGES} open pages: {cost_of_looking(url, OPEN_PAGES):.2%}")
-        print(f"{resident_mb() - before_mb:+.0f} MB in all")
+        print(f"{resident_mb() - before_mb:+.0f} MB in all", flush=True)
+        alone_us, beside_us = cost_of_requests(broker)
+        print(
+            f"a Produce takes {alone_us:.0f} us, beside {OPEN_PAGES} open pages {beside_us:.0f} us: {beside_us / alone_us - 1:+.1%}"
+        )
 
 
 if __name__ == "__main__":
