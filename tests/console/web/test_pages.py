@@ -1,7 +1,9 @@
 """Every page and every change, of a broker that runs."""
 
+import json
 import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -224,6 +226,22 @@ def test_a_place_in_a_topic_with_many_partitions_fits_into_the_address(
     assert place.startswith("~")
     kafka.produce("wide", b"value-30", partition=1)
     assert "value-30" in browser.first_event(f"/live?at=/tail?topic=wide&after={place}")
+
+
+def test_values_are_decoded_with_a_schema_in_the_address(kafka: Broker, browser: Browser) -> None:
+    kafka.create_topic("avro", 1)
+    kafka.produce("avro", b"\x06Ada\x54", partition=0)
+    fields = [{"name": "name", "type": "string"}, {"name": "age", "type": "int"}]
+    schema = quote(json.dumps({"type": "record", "name": "Person", "fields": fields}))
+    shown = browser.get(f"/messages?topic=avro&schema={schema}")
+    assert '{"name": "Ada", "age": 42}'.replace('"', "&#34;") in shown.body
+    one = browser.get(next(each for each in shown.links if each.startswith("/message?")))
+    assert "&#34;age&#34;: 42" in one.body
+    assert "avro," in one.text
+    assert "schema=" in one.body
+    for path in ("/messages?topic=avro", "/message?topic=avro&partition=0&offset=0"):
+        wrong = browser.get(f"{path}&schema=%7B<b>")
+        assert (wrong.status, "the schema cannot be read" in wrong.text, "<b>" in wrong.body) == (400, True, False)
 
 
 def test_unknown_actions_are_no_pages(browser: Browser) -> None:

@@ -166,12 +166,16 @@ def messages(session: Session, clock: IClock, asked: MessagesAsked, bounds: Boun
     return _forward(session, asked, wanted, budget, (positions, ends), level)
 
 
-def message(session: Session, topic: str, partition: int, offset: int, form: str = AUTO) -> Message:
-    """Return one record with its whole value, up to a million characters. Raises CommandError."""
+def message(session: Session, topic: str, partition: int, offset: int, form: str = AUTO, schema: str = "") -> Message:
+    """Return one record with its whole value, up to a million characters; ``schema`` as in ``MessagesAsked``.
+
+    Raises CommandError; ValueError for a schema that cannot be read.
+    """
+    values = Values(session, schema)
     where = TopicPartition(topic, partition)
     reader = Reader(session, {where: offset}, {where: offset + 1}, 0, _LIMITS)
     for record in reader.fetch():
-        return _message(record, form, Values(session), WHOLE_CHARACTERS)
+        return _message(record, form, values, WHOLE_CHARACTERS)
     raise CommandError(f"{topic} partition {partition} has no record with offset {offset}: retention or compaction removed it")
 
 

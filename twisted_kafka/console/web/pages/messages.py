@@ -39,7 +39,7 @@ def show(call: Call) -> Page:
     """Show one record."""
     topic = needed(call, "topic")
     partition, offset = call.number("partition", 0), call.number("offset", 0)
-    found = message(call.session, topic, partition, offset, call.choice("form", FORMS))
+    found = message(call.session, topic, partition, offset, call.choice("form", FORMS), call.text("schema"))
     values = {"title": f"Message {offset}", "topic": topic, "each": found, "value": _indented(found.value), "forms": FORMS}
     is_letter = any(name.startswith(("__dlq.errors.", "__connect.errors.")) for name, _ in found.headers)
     return Page("message.html", {**values, "is_letter": is_letter})
@@ -79,7 +79,7 @@ class Tail:
         if not part.items and not part.skipped:
             return None
         items = tuple(sorted(part.items, key=lambda each: (-each.timestamp_ms, each.partition, -each.offset)))
-        return pages.page("tail_rows.html", {"items": items, "skipped": part.skipped, "topic": self._asked.topic}).decode()
+        return pages.page("tail_rows.html", {"items": items, "skipped": part.skipped, "schema": self._asked.schema}).decode()
 
 
 def _asked(topic: str, query: Mapping[str, str]) -> MessagesAsked:
@@ -101,6 +101,7 @@ def _asked(topic: str, query: Mapping[str, str]) -> MessagesAsked:
         search=query.get("search", ""),
         where=tuple(filter(None, (each.strip() for each in query.get("where", "").split(";")))),
         form=form if form in FORMS else FORMS[0],
+        schema=text("schema"),
         is_committed=text("open") != "1",
     )
     return replace(asked, key=query["key"]) if query.get("key") else asked
