@@ -14,6 +14,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.coordinator import runtime
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -143,6 +144,22 @@ def test_a_broker_that_loads_the_groups_coordinates_none_yet(broker: Broker, mon
     assert broker.coordinator_id("g") == -1
     may_load.set()
     broker.wait_for(lambda: broker.coordinator_id("g"), lambda seen: seen == broker.broker_id, "a coordinator")
+
+
+def test_a_new_leader_that_does_not_know_its_offsets_yet_is_asked_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.produce("orders", ["1"])
+    errors = [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    ask_broker = Broker.ask
+
+    def ask_new_leader(self: Broker, request: Message) -> Any:
+        answer = ask_broker(self, request)
+        if isinstance(request, ListOffsetsRequest) and errors:
+            answer.topics[0].partitions[0].error_code = errors.pop()
+        return answer
+
+    monkeypatch.setattr(Broker, "ask", ask_new_leader)
+    assert broker.end_offset("orders") == 1
+    assert errors == []
 
 
 def test_a_state_that_no_group_has_is_refused(broker: Broker) -> None:

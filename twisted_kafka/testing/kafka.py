@@ -119,6 +119,8 @@ _NO_COORDINATOR: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 """Until a first client asks for the coordinator, the topic of groups does not exist."""
+_NOT_YET_LEADING: Final = (ErrorCode.OFFSET_NOT_AVAILABLE.name, ErrorCode.NOT_LEADER_OR_FOLLOWER.name)
+"""Until its followers have fetched, a new leader does not know which records are committed."""
 _OF_MODULES: Final = ("kafka-python", ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient", "TopicPartition", "admin", "errors"))
 
 
@@ -819,9 +821,11 @@ class Kafka(abc.ABC):
 
     def _end_or_why(self, topic: str, partition: int) -> int | str:
         try:
-            return self.end_offset(topic, partition)
+            code, end = self._offset_or_error(topic, partition, _LATEST)
+            check(code, f"{topic}-{partition} has no offsets")
         except BrokerError as error:  # the topic may be created yet
             return f"no end: {error}"
+        return end
 
     def _wait(self, look: Callable[[], Any], is_there: Callable[[Any], bool], wanted: str, timeout_s: float) -> None:
         check_number("timeout_s", timeout_s)
@@ -911,12 +915,25 @@ class Kafka(abc.ABC):
         return found
 
     def _offset(self, topic: str, partition: int, position: int) -> int:
+        found: list[tuple[ErrorCode, int]] = []
+
+        def ask() -> str:
+            found[:] = [self._offset_or_error(topic, partition, position)]
+            return found[0][0].name
+
+        self._wait(
+            ask, lambda seen: seen not in _NOT_YET_LEADING, f"a leader of {topic}-{partition} that knows its offsets", WAIT_S
+        )
+        ((code, offset),) = found
+        check(code, f"{topic}-{partition} has no offsets")
+        return offset
+
+    def _offset_or_error(self, topic: str, partition: int, position: int) -> tuple[ErrorCode, int]:
         check_text("topic", topic)
         check_whole("partition", partition)
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=position)])
         answer = self.leader(topic, partition).ask(ListOffsetsRequest(replica_id=-1, topics=[asked])).topics[0].partitions[0]
-        check(answer.error_code, f"{topic}-{partition} has no offsets")
-        return int(answer.offset)
+        return ErrorCode(answer.error_code), int(answer.offset)
 
 
 def _append(leader: INode, topic: str, partition: int, batch: Sequence[SimpleRecord]) -> int:
