@@ -12,46 +12,27 @@ MOST_MARKED_LINES = 2
 """May only fall. Rephrase what you touch, and lower this number."""
 MOST_MARKED_MESSAGES = 17
 """Log lines, errors, help and other strings with a blank. Those left are right, such as "does not have the expected version"."""
-MARKED = re.compile(
-    "|".join(
-        (
-            r"\bso many\b",
-            r"\bso (?:long|much) as\b",
-            r"\b[Ww]hoever\b",
-            r"\banew\b",
-            r"\btold\b",
-            r"\btells?\b",
-            r"\b(?:is|are) none\b",
-            r"\bheard of\b",
-            r"\bha(?:ve|s) (?:the|it|each|a|an) \w+ed\b",
-            r"\b(?:of|with) whom\b",
-            r"\bthose that\b",
-            r"\bwhat (?:is|are|was|were|has|it|they|he|comes|goes)\b",
-            r"\b[Ww]ho (?:has|is|may|takes|leads)\b",
-            r"\bothers? than\b",
-            r"\bthat there (?:is|are)\b",
-            r"(?:^|[.:;] )Have (?!been)",
-            r"(?:^|[.:;(] )Who\b",
-            r"\b(?:is|are|was|were) to be\b",
-            r"\bin any case\b",
-            r"\bfor want of\b",
-            r"\braises what\b",
-        )
-    )
+WORDS = (
+    *("so many", "so (?:long|much) as", "[Ww]hoever", "anew", "told", "tells?", "(?:is|are) none", "heard of"),
+    *(r"ha(?:ve|s) (?:the|it|each|a|an) \w+ed", "(?:of|with) whom", "those that", "others? than", "that there (?:is|are)"),
+    *("what (?:is|are|was|were|has|it|they|he|comes|goes)", "[Ww]ho (?:has|is|may|takes|leads)", "(?:is|are|was|were) to be"),
+    *("in any case", "for want of", "raises what"),
 )
+BEGINNINGS = ("[.:;] Have (?!been)", r"[.:;(] Who\b")
+MARKED = re.compile(rf"\b(?:{'|'.join(WORDS)})\b|^Have (?!been)|^Who\b|{'|'.join(BEGINNINGS)}")
 
 
 def _prose_of_module(path: Path) -> Iterator[str]:
+    """Return the lines of docstrings and comments. A module is parsed only if a line of it is marked: most are not."""
     text = path.read_text()
-    if not MARKED.search(text):
-        return
-    for node in ast.walk(ast.parse(text)):
-        is_string = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        if is_string:
-            yield from node.value.value.splitlines()  # type: ignore[attr-defined]
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+    marked = [line for line in text.splitlines() if MARKED.search(line)]
+    if any("#" in line for line in marked):
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+    if marked:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                yield from node.value.value.splitlines()
 
 
 def _messages_of_module(path: Path) -> Iterator[str]:
