@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import setuptools
 
 import twisted_kafka
 from tests.support.budget import patient
@@ -25,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def index_readme() -> Callable[[str, str | None], str]:
+    import setuptools  # takes long, and every worker of a run collects this module
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setuptools, "setup", lambda **_: None)
         function: Callable[[str, str | None], str] = runpy.run_path(str(ROOT / "setup.py"))["index_readme"]

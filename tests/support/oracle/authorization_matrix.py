@@ -1,5 +1,6 @@
 """The matrix of who may do what: a broker with an authorizer, clients with certificates, and what they are answered."""
 
+import functools
 import json
 import ssl
 import time
@@ -60,13 +61,19 @@ class Guarded(NamedTuple):
     folder: Path
 
 
+@functools.cache
+def _tls_context(folder: Path, who: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    context.load_cert_chain(folder / f"{who}.pem")
+    return context
+
+
 class TlsTalk(Talk):
     """A conversation as whom a certificate names."""
 
     def __init__(self, broker: Guarded, who: str, name: str) -> None:
         super().__init__(broker.tls_port, name)
-        self._context = ssl.create_default_context(cafile=str(broker.folder / "ca.pem"))
-        self._context.load_cert_chain(broker.folder / f"{who}.pem")
+        self._context = _tls_context(broker.folder, who)
 
     def _connect(self) -> Any:
         if self._connection is None:
