@@ -1,9 +1,11 @@
 """What holds for the tests of every folder."""
 
+import functools
 import gc
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -113,7 +115,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """With ``--dist loadscope``: keep on one worker what shares fixtures: a module's tests, all with Spark, all with ZooKeeper."""
+    """With ``--dist loadscope``: keep on one worker what shares fixtures: a module, all on Spark, all on ZooKeeper."""
     if config.getoption("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -126,7 +128,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByFixtures(config, log)
 
 
-_ON_SPARK = "tests/spark"
+_ON_SPARK = "on Spark"
 _PROGRAMS = ("tests/testing/", "tests/clients/", "tests/cluster/", "tests/tools/")
 """The folders whose tests start programs, or wait."""
 
@@ -134,5 +136,11 @@ _PROGRAMS = ("tests/testing/", "tests/clients/", "tests/cluster/", "tests/tools/
 def _scope(nodeid: str) -> str:
     module = nodeid.partition("::")[0]
     if module in ON_ZOOKEEPER:
-        return "tests/zookeeper"
-    return _ON_SPARK if module.startswith("tests/spark/") or module == "tests/oracle/test_request_log.py" else module
+        return "on ZooKeeper"
+    return _ON_SPARK if _uses_spark(module) else module
+
+
+@functools.cache
+def _uses_spark(module: str) -> bool:
+    """Whether a test of the module asks for the session. Many tests of the report need no Spark, and run beside those that do."""
+    return "spark: Any" in (Path(__file__).parents[1] / module).read_text(encoding="utf-8")
