@@ -22,7 +22,7 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.topics import CreateTopicsRequest
 from twisted_kafka.timing.clock import SystemClock
 
-TIMEOUT_S = patient(20)
+TIMEOUT_S = patient(30)
 CA = Authority()
 BROKER = CA.issue("CN=broker,O=Tests", ["localhost", "127.0.0.1"])
 

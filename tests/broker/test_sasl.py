@@ -138,10 +138,10 @@ def test_a_client_of_another_broker_logs_in(between: Broker, mechanism: str, jaa
     try:
         answer = client.send(Node(1, "127.0.0.1", port, None), MetadataRequest(topics=[]))
         if why is None:
-            assert answer.result(10).brokers
+            assert answer.result(30).brokers
         else:
             with pytest.raises(AuthenticationError, match=why) as raised:
-                answer.result(10)
+                answer.result(30)
             assert "s3cret" not in str(raised.value)
     finally:
         client.stop()
@@ -175,7 +175,7 @@ def test_settings_that_are_of_no_use_between_brokers_are_named(mechanism: str, j
     config = _speaking(mechanism, {"sasl.jaas.config": jaas})
     client = InterBrokerClient(config, "test-client", "test", SystemClock())
     with pytest.raises(ConfigError, match=why):
-        client.send(Node(1, "127.0.0.1", 1, None), MetadataRequest(topics=[])).result(10)
+        client.send(Node(1, "127.0.0.1", 1, None), MetadataRequest(topics=[])).result(30)
     client.stop()
 
 

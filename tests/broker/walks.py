@@ -42,7 +42,7 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(ROOT / "twisted_kafka") + "/"
-TIMEOUT_S = 20
+TIMEOUT_S = 30
 
 ROOTS = ("KafkaTransport.doRead", "KafkaApis.handle", "Processor.process_new_responses")
 """Below these network threads work for a request. Their other calls are their loop."""

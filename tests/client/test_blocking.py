@@ -95,11 +95,11 @@ def test_a_request_that_is_cancelled_is_not_sent_any_more() -> None:
     cancelled, wanted = client.send(NODE, request()), client.send(NODE, request())
     waiting: Future[Attempt] = Future()
     client._reactor.callFromThread(lambda: waiting.set_result(connector.attempts[0]))
-    attempt = waiting.result(10)
+    attempt = waiting.result(30)
     assert cancelled.cancel()
     sent: Future[int] = Future()
     client._reactor.callFromThread(lambda: sent.set_result(len(attempt.succeed().requests())))
-    assert sent.result(10) == 1
+    assert sent.result(30) == 1
     client.stop()
     assert_closed(wanted)
 
@@ -117,7 +117,7 @@ def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(client._reactor, "doIteration", fail)
     late = client.send(NODE, request())
-    client._thread.join(10)
+    client._thread.join(30)
     assert not client._thread.is_alive()
     assert_closed(under_way)
     assert_closed(late)
@@ -137,7 +137,7 @@ def test_nothing_is_left_of_a_client_whose_thread_was_lost(monkeypatch: pytest.M
 
     monkeypatch.setattr(client._reactor, "doIteration", fail)
     client.start()
-    client._thread.join(10)
+    client._thread.join(30)
     assert not client._thread.is_alive()
     client.stop()
     assert set(os.listdir("/proc/self/fd")) <= before

@@ -76,7 +76,7 @@ def test_no_line_is_lost_at_full_rate(start_broker: Callable[..., ServedBroker])
     for load in loads:
         load.is_over = True
     for load in loads:
-        load.join(20)
+        load.join(30)
     assert broker.stop() == 0
     answered = {load.name: load.answered[-1][1] for load in loads}
     assert min(answered.values()) > 100
@@ -89,7 +89,7 @@ def test_a_killed_broker_loses_at_most_the_last_second(start_broker: Callable[..
     killed = time.monotonic()
     broker.kill()
     for load in loads:
-        load.join(20)
+        load.join(30)
     found = lines_by_client(broker.access_dir)
     for load in loads:
         assert load.answered_until(killed - 1) > 100

@@ -21,7 +21,7 @@ from twisted_kafka.protocol.messages.produce import PartitionProduceData, Produc
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
-TIMEOUT_S = patient(20)
+TIMEOUT_S = patient(30)
 TOPIC = "good"
 
 

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.clients.logins import can_list_topics, succeeds
+from tests.clients.logins import REFUSED_S, can_list_topics, succeeds
 from tests.support.budget import patient
 from tests.support.certificates import KEY_PASSWORD, Authority
 from tests.support.clients.clients import READERS, SENDERS, java_command, java_tool, kcat, new_group
 from tests.support.clients.go_programs import go_program
 from tests.support.clients.served import ServedBroker
+from tests.support.eventually import WAIT_S
 from tests.support.kdc import REALM
 from tests.support.ports import free_port
 from tests.support.security.kerberos_realm import Realm, running_realm
@@ -108,21 +109,21 @@ def test_wrong_tickets_do_not_get_in(kerberized: Kerberized, client: str, monkey
     realm, address = kerberized.realm, kerberized.plain_text
     monkeypatch.setenv("KRB5CCNAME", realm.log_in(realm.users_keytab, "bob"))
     assert can_list(client, address, settings_of(client))
-    assert not can_list(client, address, settings_of(client, service="http"))
+    assert not can_list(client, address, settings_of(client, service="http"), REFUSED_S)
     assert "Failed authentication with" in kerberized.broker.output.read_text()
     monkeypatch.setenv("KRB5CCNAME", realm.log_in(realm.users_keytab, "bob", f"{SHORT_TICKET_S}s"))
     time.sleep(SHORT_TICKET_S + CLOCK_SKEW_S + 0.5)
-    assert not can_list(client, address, settings_of(client))
+    assert not can_list(client, address, settings_of(client), REFUSED_S)
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{kerberized.folder / 'nothing'}")
-    assert not can_list(client, address, settings_of(client))
+    assert not can_list(client, address, settings_of(client), REFUSED_S)
 
 
-def can_list(client: str, address: str, settings: dict[str, Any]) -> bool:
+def can_list(client: str, address: str, settings: dict[str, Any], wait_s: float = WAIT_S) -> bool:
     """Whether a client gets in; those that cannot begin raise errors of gssapi's."""
     from gssapi.raw.misc import GSSError
 
     try:
-        return can_list_topics(client, address, settings)
+        return can_list_topics(client, address, settings, wait_s)
     except GSSError:
         return False
 

@@ -13,7 +13,7 @@ from tests.support.clients.clients import java_tool
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 
-WAIT_S = patient(20)
+WAIT_S = patient(30)
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
 
 

@@ -273,7 +273,7 @@ def test_partitions_that_no_descriptor_was_left_for_get_their_leaders_later(brok
         admin.create_topics([NewTopic("many", 100, 1)])["many"].result(30)
 
     def leaders() -> int:
-        return sum(each.leader >= 0 for each in admin.list_topics(timeout=20).topics["many"].partitions.values())
+        return sum(each.leader >= 0 for each in admin.list_topics(timeout=30).topics["many"].partitions.values())
 
     eventually(lambda: leaders() < 100, wait_s=WAIT_S)  # at first as before: the controller has not heard of the failure
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)

@@ -20,7 +20,7 @@ from tests.support.budget import patient
 from tests.support.clients.clients import new_group
 from tests.support.clients.secured import PASSWORDS, client_settings, secured_broker
 
-WAIT_S = patient(20)
+WAIT_S = patient(30)
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 

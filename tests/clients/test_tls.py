@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.clients.logins import can_list_topics
+from tests.clients.logins import is_refused
 from tests.support.budget import patient
 from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority, Identity
 from tests.support.clients.clients import READERS, SENDERS, java_command, new_group
@@ -118,7 +118,7 @@ def test_who_should_not_get_in_does_not(tls: Tls, client: str, case: str) -> Non
     identity = tls.client(case.replace(" ", "-"), identities.get(case, tls.authority.issue("CN=alice")))
     trusted = tls.folder / ("strangers.pem" if case == "broker not trusted" else "ca.pem")
     address = tls.other_name if case == "wrong host name" else tls.address
-    assert not can_list_topics(client, address, settings_of(client, trusted, identity))
+    assert is_refused(client, address, settings_of(client, trusted, identity))
 
 
 # OpenSSL's own client

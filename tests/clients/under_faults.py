@@ -216,7 +216,7 @@ class JavaProgram:
     def end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(20)
+        self._process.wait(30)
 
 
 class Java:

@@ -243,7 +243,7 @@ class Cluster:
 
         def create() -> bool:
             try:
-                admin.create_topics([made], operation_timeout=10, request_timeout=15)[name].result(20)
+                admin.create_topics([made], operation_timeout=10, request_timeout=15)[name].result(30)
             except KafkaException as error:
                 return error.args[0].name() == "TOPIC_ALREADY_EXISTS"
             return True

@@ -345,13 +345,13 @@ def test_many_threads_commit_at_once() -> None:
     def work(number: Any) -> None:
         for offset in range(200):
             answer = commit(bench, offset, f"g{number % 5}")
-            assert (answer.result(20) if isinstance(answer, Future) else answer) == 0
+            assert (answer.result(30) if isinstance(answer, Future) else answer) == 0
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(30)
     assert sum(len(bench.log.records(TopicPartition(GROUP_METADATA_TOPIC, index))) for index in range(4)) == 1600
     assert [fetched(bench, f"g{index}") for index in range(5)] == [199] * 5
 

@@ -52,7 +52,7 @@ class Beside:
 
     def end(self) -> FetchDataInfo | bytes | int | list[AbortedTransaction] | None:
         assert self._thread is not None, "it was never begun"
-        self._thread.join(10)
+        self._thread.join(30)
         assert not self._thread.is_alive()
         return self.result
 
@@ -227,7 +227,7 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, mo
     readers = [Beside(lambda log=log: log.read(0, 1000, FetchIsolation.TXN_COMMITTED)) for log in (hung, sound)]
     try:
         readers[0].begin()
-        assert begun.wait(10)
+        assert begun.wait(30)
         readers[1].begin()
         assert data_of(readers[1].end().records)
     finally:

@@ -50,7 +50,7 @@ def read_with(
     finally:
         sys.settrace(before)
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
     return result, bool(threads)
 

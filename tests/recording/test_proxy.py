@@ -152,11 +152,11 @@ def test_the_commands(broker: Broker, tmp_path: Path) -> None:
         client.ask(MetadataRequest(topics=[]), 5, MetadataResponse)
         client.close()
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=20)[0] == "1 requests of 1 connections are in shop.jsonl\n"
+        assert process.communicate(timeout=30)[0] == "1 requests of 1 connections are in shop.jsonl\n"
         assert process.returncode == 0
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=30)
     assert main(["replay", str(tmp_path / "shop.jsonl"), broker.bootstrap_servers]) == 0
 
 

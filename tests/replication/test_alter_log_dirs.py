@@ -214,13 +214,13 @@ def test_a_mover_that_sleeps_is_woken_by_what_is_to_be_moved(h: Moving) -> None:
     def sleep() -> None:
         with mover.changed:
             sleeps.set()
-            woken.append(mover.changed.wait(10))
+            woken.append(mover.changed.wait(30))
 
     thread = threading.Thread(target=sleep)
     thread.start()
-    assert sleeps.wait(10)
+    assert sleeps.wait(30)
     mover.add(partition)
-    thread.join(20)
+    thread.join(30)
     assert woken == [True]
     assert mover.failed == set(), "it is tried again"
 

@@ -486,7 +486,7 @@ def test_no_wake_up_is_lost_between_an_append_and_a_fetch_that_begins_to_wait(h:
         offset = 0
         while offset < count:
             answer = fetch(h, ask(offset), wait_ms=60_000)
-            [read] = answer.result(10) if isinstance(answer, Future) else answer
+            [read] = answer.result(30) if isinstance(answer, Future) else answer
             assert read.size_bytes > 0
             offset = read.high_watermark
         return offset

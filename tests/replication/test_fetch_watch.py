@@ -309,6 +309,6 @@ def test_an_answered_fetch_does_not_end_the_wait_of_the_next_one() -> None:
     first = First()
     watch.wait(first)
     watch.wait_no_more(first)
-    next_fetch.join(10)
+    next_fetch.join(30)
     watches.changed([changed])
     assert heard == [changed]

@@ -245,7 +245,7 @@ def test_an_append_that_stalls_delays_neither_gauges_nor_partitions_that_are_not
     def append(partition: Partition, *args: Any) -> Any:
         thread = threading.Thread(target=others, daemon=True)
         thread.start()
-        thread.join(10)
+        thread.join(30)
         return real(partition, *args)
 
     monkeypatch.setattr(Partition, "append_as_follower", append)

@@ -210,11 +210,11 @@ def test_the_interpreter_is_as_before_after_large_requests_of_two_brokers() -> N
     has_begun, has_ended = threading.Event(), threading.Event()
 
     def wait_for_the_second_to_begin() -> None:
-        has_begun.wait(20)
+        has_begun.wait(30)
 
     def wait_for_the_first_to_end() -> None:
         has_begun.set()
-        has_ended.wait(20)
+        has_ended.wait(30)
 
     first.family.during = wait_for_the_second_to_begin
     second.family.during = wait_for_the_first_to_end
@@ -223,9 +223,9 @@ def test_the_interpreter_is_as_before_after_large_requests_of_two_brokers() -> N
     while not first.family.handled:
         threads[0].join(0.001)
     threads[1].start()
-    threads[0].join(20)
+    threads[0].join(30)
     has_ended.set()
-    threads[1].join(20)
+    threads[1].join(30)
     assert second.family.handled
     assert settings() == before
 

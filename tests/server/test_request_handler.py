@@ -178,7 +178,7 @@ def test_what_is_no_requests_failure_ends_the_handler_with_one_message() -> None
     layer.connect()[0].dataReceived(frame(1))
     thread = threading.Thread(target=handler.run, args=(layer.parker,))
     thread.start()
-    thread.join(10)
+    thread.join(30)
     assert told == ["Fatal error in data-plane-kafka-request-handler-0: FatalExitError: the log cannot be trusted"]
     assert handler.has_ended
     assert layer.channel._parkers == []
@@ -242,7 +242,7 @@ def test_a_handler_for_which_there_is_no_thread_is_not_waited_for(monkeypatch: p
     assert pool.size == 1
     eventually(lambda: not channel.is_busy)
     layer.connect()[0].dataReceived(frame(1))
-    assert handled.wait(10)
+    assert handled.wait(30)
     pool.resize(2)
     assert pool.size == 2
     pool.shutdown()

@@ -16,7 +16,7 @@ from tests.support.processes import start_tied
 
 REALM = "TEST.EXAMPLE"
 TICKET_LIFETIME_S = 3600
-START_TIMEOUT_S = patient(20)
+START_TIMEOUT_S = patient(30)
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _TOOLS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 

@@ -245,7 +245,7 @@ def in_thread(action: Callable[[], Any]) -> Any:
     outcome = []
     thread = threading.Thread(target=lambda: outcome.append(action()))
     thread.start()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     return outcome[0] if outcome else None
 

@@ -59,7 +59,7 @@ def test_what_a_thread_raises_is_logged_and_counted(raised: type[BaseException])
         thread = make_thread(run, "kafka-test-thread")
         assert thread.daemon
         thread.start()
-        thread.join(10)
+        thread.join(30)
 
     before = UNCAUGHT_ERRORS.count
     with capturedLogs() as events:

@@ -12,7 +12,7 @@ def run_the_shop(servers: str, topic: str = "orders", count: int = 1) -> None:
     producer = Producer({"bootstrap.servers": servers, "retry.backoff.ms": 10, "acks": "all"})
     for _ in range(count):
         producer.produce(topic, b"an order")
-        assert producer.flush(20) == 0
+        assert producer.flush(30) == 0
 
 
 def run_the_shop_without_kafka() -> None:

@@ -34,7 +34,7 @@ def send(servers: str, topic: str = "orders", **settings: object) -> str | None:
     usual = {"bootstrap.servers": servers, "linger.ms": 0, "message.timeout.ms": 5000, "enable.idempotence": False, "log_level": 0}
     producer = confluent_kafka.Producer({**usual, **named})
     producer.produce(topic, b"x" * 200, on_delivery=lambda error, message: errors.append(error and error.name()))
-    producer.flush(20)
+    producer.flush(30)
     error: str | None = errors[0]
     return error
 
@@ -62,7 +62,7 @@ def test_the_offsets_of_a_group_are_set(kafka: Kafka) -> None:
     assert (kafka.committed("g"), kafka.lag("g")) == ({("orders", 0): 2}, 1)
     reader = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g"})
     reader.subscribe(["orders"])
-    assert reader.poll(20).value() == b"3"
+    assert reader.poll(30).value() == b"3"
     with pytest.raises(BrokerError, match="cannot be set: UNKNOWN_MEMBER_ID, it has members, which commit themselves"):
         kafka.commit("g", {("orders", 0): 0})
     with pytest.raises(BrokerError, match="group 'g' cannot be deleted: NON_EMPTY_GROUP"):

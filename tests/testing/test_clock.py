@@ -29,7 +29,7 @@ def create(client: dict[str, Any], topic: str, **config: str) -> None:
     new = admin.NewTopic(topic, 1, config={key.replace("_", "."): value for key, value in config.items()})
     creator = admin.AdminClient(client)
     for done in creator.create_topics([new]).values():
-        done.result(10)
+        done.result(30)
 
 
 def test_time_passes_by_itself_and_stands_still_while_it_is_held() -> None:
@@ -80,8 +80,8 @@ def test_threads_that_wait_for_a_time_wake_up_when_it_has_come() -> None:
     assert not fired.acquire(timeout=0.05)
     clock.advance(seconds=1)
     try:
-        assert fired.acquire(timeout=10)
-        assert fired.acquire(timeout=10)
+        assert fired.acquire(timeout=30)
+        assert fired.acquire(timeout=30)
     finally:
         timer.shutdown()
         scheduler.shutdown()
@@ -99,7 +99,7 @@ def test_a_member_that_is_silent_for_its_session_timeout_leaves_its_group() -> N
         describer = admin.AdminClient(client)
 
         def members() -> int:
-            return len(describer.describe_consumer_groups(["workers"])["workers"].result(10).members)
+            return len(describer.describe_consumer_groups(["workers"])["workers"].result(30).members)
 
         assert members() == 1
         clock.advance(seconds=46)
@@ -115,12 +115,12 @@ def test_a_transaction_that_times_out_is_aborted() -> None:
         producer.init_transactions(10)
         producer.begin_transaction()
         producer.produce("payments", b"100")
-        producer.flush(10)
+        producer.flush(30)
         clock.advance(minutes=2)
         consumer = confluent_kafka.Consumer({**client, "group.id": "audit", "isolation.level": "read_committed"})
         end = confluent_kafka.TopicPartition("payments", 0)
         # The marker of the abort takes the second offset.
-        eventually(lambda: consumer.get_watermark_offsets(end, timeout=patient(10))[1] == 2)
+        eventually(lambda: consumer.get_watermark_offsets(end, timeout=patient(30))[1] == 2)
         with pytest.raises(confluent_kafka.KafkaException):
             producer.commit_transaction(10)
         consumer.close()
@@ -133,12 +133,12 @@ def test_old_records_go_when_their_retention_has_passed() -> None:
         create(client, "news", retention_ms="86400000")
         producer = confluent_kafka.Producer(client)
         producer.produce("news", b"old", timestamp=clock.wall_ms())
-        assert producer.flush(10) == 0
+        assert producer.flush(30) == 0
         consumer = confluent_kafka.Consumer({**client, "group.id": "readers"})
         news = confluent_kafka.TopicPartition("news", 0)
-        assert consumer.get_watermark_offsets(news, timeout=10) == (0, 1)
+        assert consumer.get_watermark_offsets(news, timeout=30) == (0, 1)
         clock.advance(days=2)
-        eventually(lambda: consumer.get_watermark_offsets(news, timeout=patient(10)) == (1, 1))
+        eventually(lambda: consumer.get_watermark_offsets(news, timeout=patient(30)) == (1, 1))
         consumer.close()
 
 

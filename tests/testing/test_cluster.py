@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 def test_a_producer_survives_the_loss_of_its_leader(cluster: Cluster) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
     producer.produce("orders", b"before", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(30) == 0
     old = cluster.leader_of("orders")
     cluster.kill(old)
     producer.produce("orders", b"after", partition=0)
@@ -63,7 +63,7 @@ def test_a_group_moves_to_another_coordinator(cluster: Cluster) -> None:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe(["orders"])
-    assert consumer.poll(20).value() == b"1"
+    assert consumer.poll(30).value() == b"1"
     consumer.commit(asynchronous=False)
     coordinator = next(broker for broker in cluster if broker.requests.of("JoinGroup"))
     cluster.kill(coordinator.embedded.broker_id)
@@ -77,7 +77,7 @@ def test_requests_and_faults_are_each_brokers_own(cluster: Cluster) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "shop", "linger.ms": 0})
     with cluster[leader].faults.inject(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=1) as fault:
         producer.produce("orders", b"x", partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(30) == 0
     assert fault.fired == 1
     assert [broker.embedded.broker_id for broker in cluster if broker.requests.of("Produce")] == [leader]
     told = cluster.told()

@@ -111,9 +111,9 @@ def test_a_message_that_is_too_large_and_a_clock_that_is_wrong() -> None:
         broker.create_topic("orders", max_message_bytes=1000, message_timestamp_before_max_ms=1000)
         client = producer(broker)
         client.produce("orders", b"x" * 5000)
-        client.flush(20)
+        client.flush(30)
         client.produce("orders", b"x", timestamp=1)
-        client.flush(20)
+        client.flush(30)
         told(broker, "larger than max.message.bytes of topic orders")
         told(broker, "sends records to topic orders whose time is too far from the broker's")
 
@@ -125,11 +125,11 @@ def test_a_producer_that_is_fenced() -> None:
         first.init_transactions(20)
         first.begin_transaction()
         first.produce("orders", b"x")
-        first.flush(20)
+        first.flush(30)
         second.init_transactions(20)
         first.produce("orders", b"y")
         with pytest.raises(confluent_kafka.KafkaException):
-            first.flush(20)
+            first.flush(30)
         told(broker, "is fenced: a newer producer has transactional id till")
 
 

@@ -33,7 +33,7 @@ def send(kafka: Kafka, *sent: str) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": "shop", "linger.ms": 0})
     for value in sent:
         producer.produce("orders", value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(30) == 0
 
 
 def test_records_are_what_a_test_writes(kafka: Kafka) -> None:
@@ -92,7 +92,7 @@ def test_a_group_is_seen(kafka: Kafka) -> None:
         kafka.wait_for_lag("g", timeout_s=0.1)
     reader = consumer(kafka)
     reader.subscribe(["orders"])
-    assert reader.poll(20).value() == b"1"
+    assert reader.poll(30).value() == b"1"
     kafka.wait_for_group("g")
     reader.commit(asynchronous=False)
     kafka.wait_for_commit("g", "orders", 0, 1)
@@ -198,11 +198,11 @@ def test_a_recording_is_replayed(kafka: Kafka, tmp_path: Path) -> None:
         producer.init_transactions(20)
         producer.begin_transaction()
         producer.produce("orders", b"1", partition=1)
-        producer.flush(20)
+        producer.flush(30)
         producer.commit_transaction(20)
         reader = consumer(kafka)
         reader.subscribe(["orders"])
-        assert reader.poll(20).value() == b"1"
+        assert reader.poll(30).value() == b"1"
         reader.commit(asynchronous=False)
         reader.close()
         kafka.requests.of("LeaveGroup").wait_for()

@@ -88,7 +88,7 @@ def test_a_failed_test_shows_its_requests(pytester: pytest.Pytester) -> None:
 
         def ask(broker, client_id):
             host, port = broker.bootstrap_servers.split(":")
-            with socket.create_connection((host, int(port)), 10) as connection:
+            with socket.create_connection((host, int(port)), 30) as connection:
                 connection.sendall(bytes.fromhex("0000000d 0012 0000 00000001 0003") + client_id)
                 connection.recv(4)
             broker.requests.of("ApiVersions").where(client_id=client_id.decode()).wait_for()
@@ -160,7 +160,7 @@ def test_a_failed_test_shows_what_its_clients_do_wrong(pytester: pytest.Pytester
 
         def test_it(kafka):
             host, port = kafka.bootstrap_servers.split(":")
-            with socket.create_connection((host, int(port)), 10) as connection:
+            with socket.create_connection((host, int(port)), 30) as connection:
                 connection.sendall(b"GET / HTTP/1.1")
                 connection.recv(1)
             assert False
@@ -470,7 +470,7 @@ def test_a_schema_registry_is_a_fixture_beside_any_broker(pytester: pytest.Pytes
             assert kafka_schema_registry.kafka is kafka_cluster
 
         def test_failed(kafka_schema_registry):
-            urllib.request.urlopen(kafka_schema_registry.url + "/subjects", timeout=20).read()
+            urllib.request.urlopen(kafka_schema_registry.url + "/subjects", timeout=30).read()
             assert False
         """,
     )

@@ -48,13 +48,13 @@ def test_what_came_after_a_snapshot_is_gone_and_clients_go_on(broker: Broker) ->
     consumer = client(confluent_kafka.Consumer, broker, group_id="g", auto_offset_reset="earliest")
     consumer.subscribe(["orders"])
     producer.produce("orders", b"1", partition=0)
-    assert producer.flush(20) == 0
-    assert consumer.poll(20).value() == b"1"
+    assert producer.flush(30) == 0
+    assert consumer.poll(30).value() == b"1"
     consumer.commit(asynchronous=False)
     address, snapshot = broker.bootstrap_servers, broker.snapshot()
     producer.produce("orders", b"2", partition=0)
-    assert producer.flush(20) == 0
-    assert consumer.poll(20).value() == b"2"
+    assert producer.flush(30) == 0
+    assert consumer.poll(30).value() == b"2"
     consumer.commit(asynchronous=False)
     broker.create_topic("bills")
     assert broker.committed("g") == {("orders", 0): 2}
@@ -63,7 +63,7 @@ def test_what_came_after_a_snapshot_is_gone_and_clients_go_on(broker: Broker) ->
     assert broker.bootstrap_servers == address
     assert (broker.topics(), values(broker), broker.committed("g")) == (["orders"], [b"1"], {("orders", 0): 1})
     producer.produce("orders", b"3", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(30) == 0
     assert values(broker) == [b"1", b"3"]
     consumer.close()
 
@@ -73,7 +73,7 @@ def test_transactions_settings_and_acls_are_in_it(broker: Broker) -> None:
     writer.init_transactions(20)
     writer.begin_transaction()
     writer.produce("orders", b"open", partition=0)
-    writer.flush(20)
+    writer.flush(30)
     tools = client(admin.AdminClient, broker)
     acl = admin.AclBinding(
         admin.ResourceType.TOPIC,
@@ -84,21 +84,21 @@ def test_transactions_settings_and_acls_are_in_it(broker: Broker) -> None:
         admin.AclOperation.READ,
         admin.AclPermissionType.ALLOW,
     )
-    tools.create_acls([acl])[acl].result(20)
+    tools.create_acls([acl])[acl].result(30)
     change = admin.ConfigEntry("retention.ms", "1234", incremental_operation=admin.AlterConfigOpType.SET)
     resource = admin.ConfigResource(admin.ResourceType.TOPIC, "orders", incremental_configs=[change])
-    tools.incremental_alter_configs([resource])[resource].result(20)
+    tools.incremental_alter_configs([resource])[resource].result(30)
     snapshot = broker.snapshot()
     writer.abort_transaction(20)
     anything = admin.AclBindingFilter(
         admin.ResourceType.ANY, None, admin.ResourcePatternType.ANY, None, None, admin.AclOperation.ANY, admin.AclPermissionType.ANY
     )
-    tools.delete_acls([anything])[anything].result(20)
+    tools.delete_acls([anything])[anything].result(30)
 
     broker.restore(snapshot)
-    assert tools.describe_acls(anything).result(20) == [acl]
+    assert tools.describe_acls(anything).result(30) == [acl]
     described = admin.ConfigResource(admin.ResourceType.TOPIC, "orders")
-    assert tools.describe_configs([described])[described].result(20)["retention.ms"].value == "1234"
+    assert tools.describe_configs([described])[described].result(30)["retention.ms"].value == "1234"
     reader = client(confluent_kafka.Consumer, broker, group_id="g", auto_offset_reset="earliest")
     reader.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
     assert reader.poll(0.3) is None  # the transaction is open again
@@ -109,7 +109,7 @@ def test_users_quotas_and_settings_of_brokers_are_in_it(broker: Broker) -> None:
     address = ("127.0.0.1", int(broker.bootstrap_servers.split(":")[1]))
 
     def asked(request: Message, version: int) -> Any:
-        return ask(address, request, version, "tools", 20)
+        return ask(address, request, version, "tools", 30)
 
     def state() -> tuple[Any, ...]:
         users = asked(DescribeUserScramCredentialsRequest(users=None), 0).results
@@ -125,19 +125,19 @@ def test_users_quotas_and_settings_of_brokers_are_in_it(broker: Broker) -> None:
 
     tools = client(admin.AdminClient, broker)
     scram = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_256, 5000)
-    tools.alter_user_scram_credentials([admin.UserScramCredentialUpsertion("till", scram, b"secret")])["till"].result(20)
+    tools.alter_user_scram_credentials([admin.UserScramCredentialUpsertion("till", scram, b"secret")])["till"].result(30)
     set_quota(asked, "shop", 1000.0)
     node = admin.ConfigResource(admin.ResourceType.BROKER, str(broker.broker_ids()[0]))
     node.add_incremental_config(
         admin.ConfigEntry("log.cleaner.backoff.ms", "1234", incremental_operation=admin.AlterConfigOpType.SET)
     )
-    tools.incremental_alter_configs([node])[node].result(20)
+    tools.incremental_alter_configs([node])[node].result(30)
     expected = [("till", [5000])], [("shop", "producer_byte_rate", 1000.0)], ["1234"]
     assert state() == expected
     snapshot = broker.snapshot()
     tools.alter_user_scram_credentials([admin.UserScramCredentialDeletion("till", admin.ScramMechanism.SCRAM_SHA_256)])[
         "till"
-    ].result(20)
+    ].result(30)
     set_quota(asked, "shop", 5.0)
 
     broker.restore(snapshot)
@@ -172,7 +172,7 @@ def test_rules_requests_and_time_stay(broker: Broker) -> None:
         broker.restore(broker.snapshot())
         assert (broker.clock.is_held, broker.clock.now >= before) == (True, True)
         broker.clock.release()
-        client(confluent_kafka.Producer, broker).list_topics(timeout=20)
+        client(confluent_kafka.Producer, broker).list_topics(timeout=30)
         assert fault.fired == 1
     assert broker.requests.of("Metadata").where(error="UNKNOWN_SERVER_ERROR").count() == 1
 

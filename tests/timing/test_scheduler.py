@@ -46,15 +46,15 @@ def test_time_that_passes_during_a_run_makes_the_next_one_due() -> None:
 
     def run() -> None:
         began.release()
-        assert may_end.acquire(timeout=10)
+        assert may_end.acquire(timeout=30)
 
     scheduler.startup()
     try:
         scheduler.schedule("retention", run, 0, 300_000)
-        assert began.acquire(timeout=10)
+        assert began.acquire(timeout=30)
         clock.advance_ms(6 * 24 * 3_600_000)
         may_end.release()
-        assert began.acquire(timeout=10)
+        assert began.acquire(timeout=30)
     finally:
         may_end.release()
         scheduler.shutdown()
@@ -88,7 +88,7 @@ def test_cancelled_task_does_not_run() -> None:
 
 def test_threads_run_tasks_side_by_side_and_shutdown_ends_them() -> None:
     scheduler = KafkaScheduler(SystemClock(), threads=2)
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=30)
     done = threading.Semaphore(0)
 
     def meet() -> None:
@@ -98,12 +98,12 @@ def test_threads_run_tasks_side_by_side_and_shutdown_ends_them() -> None:
     scheduler.schedule_once("a", meet)
     scheduler.startup()
     scheduler.schedule_once("b", meet, 1)
-    assert done.acquire(timeout=10)
-    assert done.acquire(timeout=10)
+    assert done.acquire(timeout=30)
+    assert done.acquire(timeout=30)
     again = threading.Semaphore(0)
     scheduler.schedule("p", again.release, 0, 1)
-    assert again.acquire(timeout=10)
-    assert again.acquire(timeout=10)
+    assert again.acquire(timeout=30)
+    assert again.acquire(timeout=30)
     scheduler.shutdown(5)
     assert not [t for t in threading.enumerate() if t.name.startswith("kafka-scheduler-")]
     assert scheduler.schedule_once("late", lambda: None).is_cancelled
@@ -122,7 +122,7 @@ def test_fewer_threads_end_and_more_are_made_while_it_runs() -> None:
     scheduler.startup()
 
     def side_by_side(count: int) -> None:
-        barrier = threading.Barrier(count + 1, timeout=10)
+        barrier = threading.Barrier(count + 1, timeout=30)
         for _ in range(count):
             scheduler.schedule_once("meet", lambda: barrier.wait() and None)  # type: ignore[arg-type]
         barrier.wait()

@@ -19,7 +19,7 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.main import EXIT_USAGE, main
 
-TIMEOUT_S = 20
+TIMEOUT_S = 30
 FILES = {
     "ca.pem",
     "ca-key.pem",

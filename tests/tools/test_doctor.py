@@ -37,7 +37,7 @@ def something_that_answers(answer: bytes) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(10)
+        thread.join(30)
 
 
 def test_a_broker_that_is_well(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +101,7 @@ def a_broker_that_tells(metadata: MetadataResponse, elsewhere: str = "", *, is_a
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{port}"
-        thread.join(10)
+        thread.join(30)
 
 
 def partition(leader_id: int, isr_nodes: list[int]) -> MetadataResponsePartition:

@@ -145,7 +145,7 @@ def test_completed_exactly_once_among_threads() -> None:
     timer = Timer(SystemClock())
     timer.start()
     purgatory = DelayedOperationPurgatory("race", SystemClock(), timer)
-    start = threading.Barrier(3, timeout=10)
+    start = threading.Barrier(3, timeout=30)
     ops = [Op(1) for _ in range(300)]
     for op in ops:
         purgatory.try_complete_else_watch(op, ["k"])
@@ -161,7 +161,7 @@ def test_completed_exactly_once_among_threads() -> None:
         thread.start()
     start.wait()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert all(op.events.count("complete") == 1 for op in ops)
     assert purgatory.watched == purgatory.num_delayed == 0
     timer.shutdown()
@@ -173,6 +173,6 @@ def test_reaper_thread_expires_on_its_own() -> None:
     done = threading.Event()
     timer.add(20_000, lambda: None)
     timer.add(1, done.set)
-    assert done.wait(10)
+    assert done.wait(30)
     timer.shutdown()
     assert "ExpirationReaper-own" not in [t.name for t in threading.enumerate()]

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 from tests.support.eventually import eventually
 from twisted_kafka.client.connections.background import MAX_TASKS, TooManyTasksError, in_background
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 class Reactor:

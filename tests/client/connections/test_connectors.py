@@ -27,7 +27,7 @@ from twisted_kafka.protocol.headers import encode_response_header, parse_request
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.timing.clock import SystemClock
 
-TIMEOUT_S = 20
+TIMEOUT_S = 30
 CA, OTHER_CA = Authority(), Authority("CN=Other CA")
 SERVER = CA.issue("CN=server", ["localhost", "127.0.0.1"])
 CLIENT = CA.issue("CN=client")
@@ -88,7 +88,7 @@ class NodeServer:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(30)
 
 
 def tls(identity: Identity | None = None, trusted: Authority = CA, **more: str) -> dict[str, str]:

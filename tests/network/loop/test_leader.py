@@ -214,7 +214,7 @@ def test_stalled_thread_has_lost_the_loop_even_if_a_later_leader_has_the_same_fo
 
     def block(request: Request) -> None:
         is_blocked.set()
-        assert may_return.wait(10)
+        assert may_return.wait(30)
         stage.respond(request)
 
     still_leads: list[bool] = []
@@ -222,7 +222,7 @@ def test_stalled_thread_has_lost_the_loop_even_if_a_later_leader_has_the_same_fo
     stage.act = block
     stage.request()
     thread.start()
-    assert is_blocked.wait(10)
+    assert is_blocked.wait(30)
     stage.stall()
     take_next_role(second)
     stage.processor.leader = second
@@ -237,7 +237,7 @@ def test_stalled_thread_has_lost_the_loop_even_if_a_later_leader_has_the_same_fo
 
     def let_the_first_return(request: Request) -> None:
         may_return.set()
-        thread.join(10)
+        thread.join(30)
         assert stage.processor.is_handling
 
     stage.act = let_the_first_return

@@ -81,9 +81,9 @@ def test_another_thread_ends_the_wait_of_a_reactor(make: Any) -> None:
     for _ in range(3):  # between these it waits, without end
         called.clear()
         reactor.callFromThread(called.set)
-        assert called.wait(10)
+        assert called.wait(30)
     reactor.callFromThread(reactor.stop)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     close_reactor(reactor)
     reactor.wakeUp()  # by somebody who comes late

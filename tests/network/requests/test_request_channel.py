@@ -106,7 +106,7 @@ class Sleeper:
         return self._thread.is_alive()
 
     def woken(self) -> Any:
-        self._thread.join(10)
+        self._thread.join(30)
         return self.taken[0]
 
 
@@ -265,7 +265,7 @@ def test_processors_may_come_while_others_go() -> None:
     adding = threading.Thread(target=channel.add_processor, args=(come,))
     channel._processors = Interrupted(channel._processors)
     channel.remove_processor(gone)
-    adding.join(10)
+    adding.join(30)
     assert channel._processors == [setup.processor, come]
 
 

@@ -105,7 +105,7 @@ def test_a_change_while_acls_are_loaded_is_not_undone(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(brokers.store, "get_many", changed_meanwhile)
     starting.configure({})
-    other.join(10)
+    other.join(30)
     assert not brokers.allows("t", broker=1)
     assert list(starting.acls(AclBindingFilter())) == []
 

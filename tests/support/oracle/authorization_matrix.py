@@ -48,7 +48,7 @@ from twisted_kafka.tools.compare.talk import Talk
 
 ALICE = "User:alice"
 ACLS_VERSION = 3
-ACLS_TIMEOUT_S = patient(20)
+ACLS_TIMEOUT_S = patient(30)
 RECORD = Path(__file__).parents[2] / "data" / "security" / "authorization.json"
 """What Apache Kafka answers: the error codes and the masks of operations, by sample, standing and versions."""
 

@@ -128,7 +128,7 @@ def join(broker: Broker, group: str) -> None:
     host, port = broker.bootstrap_servers.split(":")
 
     def send(request: Message, version: int) -> Any:
-        return ask((host, int(port)), request, version, "billing", 20)
+        return ask((host, int(port)), request, version, "billing", 30)
 
     broker.wait_for(lambda: broker.coordinator_id(group), lambda seen: seen >= 0, "a coordinator")
     assignment = b"\x00\x00\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
@@ -322,7 +322,7 @@ def test_one_broker_goes_comes_back_and_freezes(broker: Broker, control: Control
     thread.join(0.2)
     assert answers == []
     control.post(f"/brokers/{it['id']}/thaw")
-    thread.join(20)
+    thread.join(30)
     assert answers == [16]
 
 
@@ -333,7 +333,7 @@ def test_a_held_answer_is_released_and_a_group_rebalances(broker: Broker, contro
     thread.start()
     eventually(lambda: control.get(f"/faults/{added['id']}")["held"] == 1)
     assert control.post(f"/faults/{added['id']}/release")["held"] == 0
-    thread.join(20)
+    thread.join(30)
     assert answers == [16]
     refused = control.refused("POST", "/groups/none/rebalance", None)
     assert (refused.status, refused.body) == (409, "group 'none' cannot rebalance: GROUP_ID_NOT_FOUND")
@@ -398,7 +398,7 @@ def test_an_unexpected_error_is_answered_and_logged(
 
 def test_answers_are_json_of_the_types_that_they_say(broker: Broker, control: ControlClient) -> None:
     host, port = broker.bootstrap_servers.split(":")
-    ask((host, int(port)), MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 5, "shop", 20)
+    ask((host, int(port)), MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 5, "shop", 30)
     (told,) = control.get("/requests", api="Metadata", topic="orders", whole="true")["requests"]
     assert json.loads(json.dumps(told)) == told
     assert told["partitions"] == [{"topic": "orders", "partition": None}]

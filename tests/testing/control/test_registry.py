@@ -39,7 +39,7 @@ class RegistryClient:
 
     def status(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(self._url + path, timeout=20) as answer:
+            with urllib.request.urlopen(self._url + path, timeout=30) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -72,7 +72,7 @@ def test_a_held_request_is_waited_for_and_released(registry: SchemaRegistry, con
     next(iter(registry.faults)).wait_for(1)
     control.post(f"/schema-registry/faults/{held['id']}/release")
     assert control.post("/schema-registry/waits", requests={"api": "list"}, count=1)["requests"][0]["status"] == 200
-    asking.join(20)
+    asking.join(30)
     assert (
         "0 of 1 requests"
         in control.refused("POST", "/schema-registry/waits", {"requests": {"api": "register"}, "timeout_s": 0.01}).body

@@ -53,7 +53,7 @@ def values(kafka: Kafka) -> list[bytes | None]:
 
 def heartbeat(broker: Broker) -> int:
     host, port = broker.bootstrap_servers.split(":")
-    return int(ask((host, int(port)), HeartbeatRequest(group_id="g", member_id="m"), 3, "raw", 20).error_code)
+    return int(ask((host, int(port)), HeartbeatRequest(group_id="g", member_id="m"), 3, "raw", 30).error_code)
 
 
 HEARTBEAT = Arrival(ApiKey.HEARTBEAT, 4, "shop", "User:a", "c", (), ("g",), None)
@@ -115,7 +115,7 @@ def test_a_rule_has_not_fired_before_its_answer_waits_for_the_clock(broker: Brok
         fault.wait_for(1)
         assert not broker.requests.of("Heartbeat")
         broker.clock.advance(minutes=1)
-        asking.join(20)
+        asking.join(30)
     assert (fired_before, len(codes)) == ([0], 1)
 
 
@@ -132,7 +132,7 @@ def test_a_dropped_request_is_not_handled_and_its_connection_stays(broker: Broke
         sender.produce("orders", b"1")
         fault.wait_for()
         assert values(broker) == []
-        assert sender.flush(20) == 0
+        assert sender.flush(30) == 0
     assert values(broker) == [b"1"]
     assert [each.outcome for each in broker.requests.of("Produce")] == ["dropped", "answered"]
 
@@ -145,11 +145,11 @@ def test_an_answer_is_held_until_it_is_released(broker: Broker) -> None:
         broker.wait_for(lambda: fault.held, lambda held: held == 1, "a held answer")
         assert sender.flush(0.1) == 1
         fault.release()
-        assert sender.flush(20) == 0
+        assert sender.flush(30) == 0
         assert fault.held == 0
         sender.produce("orders", b"2")
         broker.wait_for(lambda: fault.held, lambda held: held == 1, "another one")
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
 
 
 def test_a_request_is_held_before_it_is_handled(broker: Broker) -> None:
@@ -159,7 +159,7 @@ def test_a_request_is_held_before_it_is_handled(broker: Broker) -> None:
         fault.wait_for()
         assert values(broker) == []
         fault.release()
-        assert sender.flush(20) == 0
+        assert sender.flush(30) == 0
     assert values(broker) == [b"1"]
 
 
@@ -190,7 +190,7 @@ def test_a_function_answers_delays_or_lets_pass(broker: Broker) -> None:
         if len(seen) == 2:
             return {"error": "REBALANCE_IN_PROGRESS", "delay_ms": 1}
         is_asked.set()
-        may_pass.wait(20)
+        may_pass.wait(30)
         return None
 
     with broker.faults.inject(api="Heartbeat", call=decide) as fault:
@@ -198,10 +198,10 @@ def test_a_function_answers_delays_or_lets_pass(broker: Broker) -> None:
         waiting: list[int] = []
         thread = threading.Thread(target=lambda: waiting.append(heartbeat(broker)))
         thread.start()
-        assert is_asked.wait(20)
+        assert is_asked.wait(30)
         assert (waiting, fault.fired) == ([], 2)
         may_pass.set()
-        thread.join(20)
+        thread.join(30)
     assert waiting == [16]
     assert (seen[0].api, seen[0].message.member_id, seen[0].groups, seen[0].node) == ("Heartbeat", "m", ("g",), broker.broker_id)
     assert "call=test_a_function_answers_delays_or_lets_pass.<locals>.decide" in str(fault.rule)
@@ -237,18 +237,18 @@ def test_a_topic_is_matched_by_its_id(broker: Broker) -> None:
     address = host[0], int(host[1])
     wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("orders", "bills")])
     with broker.faults.inject(api="Metadata", topic_id=old, error="TOPIC_AUTHORIZATION_FAILED") as fault:
-        answer = ask(address, wanted, 12, "raw", 20)
+        answer = ask(address, wanted, 12, "raw", 30)
         assert {topic.name: topic.error_code for topic in answer.topics} == {"orders": 0, "bills": 29}
         broker.delete_topic("bills")
         broker.create_topic("bills")  # which has another id
-        answer = ask(address, wanted, 12, "raw", 20)
+        answer = ask(address, wanted, 12, "raw", 30)
         assert {topic.name: topic.error_code for topic in answer.topics} == {"orders": 0, "bills": 0}
     assert fault.fired == 1
     with broker.faults.inject(api="Fetch", topic_id=old, delay_ms=1) as fault:
         part = FetchPartition(partition_max_bytes=1000)
         for topic_id in (broker.topic_id("bills"), old):
             topics = [FetchTopic(topic_id=uuid(topic_id), partitions=[part])]
-            ask(address, FetchRequest(session_epoch=-1, topics=topics), 13, "raw", 20)
+            ask(address, FetchRequest(session_epoch=-1, topics=topics), 13, "raw", 30)
     assert fault.fired == 1
     with pytest.raises(ValueError, match=r"topic_id='x': expected Kafka's text of it, as kafka\.topic_id"):
         Rule(api="Fetch", topic_id="x", delay_ms=1)
@@ -278,17 +278,17 @@ def test_outcomes_that_exclude_each_other_are_refused(rule: dict[str, Any], why:
 def test_a_frozen_broker_answers_nothing_until_it_thaws(broker: Broker) -> None:
     sender = producer(broker)
     sender.produce("orders", b"1")
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     with broker.frozen():
         sender.produce("orders", b"2")
         assert sender.flush(0.3) == 1
         assert values(broker) == [b"1"]  # a test can look nevertheless
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     broker.freeze()
     broker.freeze()
     broker.restart()  # which thaws it
     sender.produce("orders", b"3")
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     assert values(broker) == [b"1", b"2", b"3"]
     assert list(broker.faults) == []
 
@@ -322,7 +322,7 @@ def test_a_rule_is_about_one_node_of_a_cluster(cluster: Cluster) -> None:
         with cluster.faults.inject(api="Produce", node=leader, error="NOT_LEADER_OR_FOLLOWER", times=1) as here:
             sender = producer(cluster)
             sender.produce("orders", b"1")
-            assert sender.flush(20) == 0
+            assert sender.flush(30) == 0
     assert (here.fired, elsewhere.fired) == (1, 0)
     assert {each.node for each in cluster.requests.of("Produce").where(node=leader)} == {leader}
 
@@ -330,22 +330,22 @@ def test_a_rule_is_about_one_node_of_a_cluster(cluster: Cluster) -> None:
 def test_a_leader_and_a_coordinator_move_without_a_death(cluster: Cluster) -> None:
     sender, old = producer(cluster), cluster.leader_of("orders")
     sender.produce("orders", b"1")
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     new = cluster.move_leader("orders")
     assert new != old
     assert cluster.leader_of("orders") == new
     third = ({1, 2, 3} - {old, new}).pop()
     assert cluster.move_leader("orders", to=third) == third
     sender.produce("orders", b"2")
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     assert sorted(cluster.brokers) == cluster.isr_of("orders") == [1, 2, 3]
     reader = consumer(cluster)
-    assert reader.poll(20).value() == b"1"
+    assert reader.poll(30).value() == b"1"
     coordinator = cluster.coordinator("g").broker_id
     moved = cluster.move_coordinator("g")
     assert moved != coordinator
     assert cluster.coordinator("g").broker_id == moved
-    message = reader.poll(20)
+    message = reader.poll(30)
     assert message.value() == b"2"
     reader.commit(message, asynchronous=False)
     assert cluster.committed("g")["orders", 0] == 2
@@ -385,7 +385,7 @@ def test_a_broker_that_is_cut_off_from_the_metadata_too_is_replaced(cluster: Clu
     assert old is not None
     with cluster.cut_off(old, metadata=True):
         assert cluster.settle() is None
-        cluster.wait_for(lambda: cluster.leader_of("orders"), lambda seen: seen not in (None, old), "another leader", 20)
+        cluster.wait_for(lambda: cluster.leader_of("orders"), lambda seen: seen not in (None, old), "another leader")
         cluster.produce("orders", "1")
     cluster.wait_for_isr("orders", 0, [1, 2, 3], timeout_s=30)
     cluster.settle()
@@ -398,7 +398,7 @@ def test_a_frozen_broker_of_a_cluster_is_missed_and_comes_back(cluster: Cluster,
     cluster.move_leader("orders", to=old) if cluster.leader_of("orders") != old else None
     sender = producer(cluster)
     sender.produce("orders", b"1")
-    assert sender.flush(20) == 0
+    assert sender.flush(30) == 0
     with cluster[old].frozen():
         sender.produce("orders", b"2")
         assert cluster.wait_for_leader("orders", timeout_s=20) != old

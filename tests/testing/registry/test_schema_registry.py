@@ -54,7 +54,7 @@ def new_client(registry: Any, **settings: Any) -> Any:
 def get(url: Any, method: Any = "GET", body: Any = None, content_type: Any = "application/json") -> Any:
     request = urllib.request.Request(url, method=method, data=body, headers={"Content-Type": content_type})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.read(), answer.headers["Content-Type"]
     except urllib.error.HTTPError as error:
         return error.code, error.read(), error.headers["Content-Type"]
@@ -205,7 +205,7 @@ def test_a_held_request_is_handled_when_the_test_says_so(registry: SchemaRegistr
         fault.wait_for(1)
         registry.register("a", AVRO)
         fault.release()
-        asking.join(20)
+        asking.join(30)
     assert json.loads(answers[0][1]) == ["a"]
 
 
@@ -223,7 +223,7 @@ def test_delays_are_by_the_brokers_clock(broker: Broker, registry: SchemaRegistr
         fault.wait_for(1)
         assert not registry.requests
         broker.clock.advance(minutes=1)
-        asking.join(20)
+        asking.join(30)
     assert (answers[0][0], fired_before) == (200, [0])
     assert registry.requests[0].answered_ms - registry.requests[0].arrived_ms >= 60_000
 

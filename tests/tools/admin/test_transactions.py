@@ -17,7 +17,7 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
-_TIMEOUT_S = 20
+_TIMEOUT_S = 30
 
 
 class Producer:
