@@ -114,7 +114,7 @@ def test_the_readmes_example_passes_as_it_is(tmp_path: Path) -> None:
     assert len([line for line in example.splitlines() if line]) <= 10
     (tmp_path / "test_readme.py").write_text(example)
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-c", "/dev/null", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patient(100), check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patient(250), check=False)
     assert "1 passed" in done.stdout, done.stdout
 
 

@@ -123,7 +123,6 @@ def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
         assert [read(broker, partition, 1) for partition in sorted(lost)] == [[b"before"]] * len(lost)
 
 
-@pytest.mark.timeout(120)
 def test_a_directory_fails_while_the_metadata_store_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = tmp_path / "metadata"
     with Broker(properties(tmp_path, **{"metadata.log.dir": str(metadata)})) as broker:

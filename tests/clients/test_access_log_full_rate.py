@@ -16,7 +16,7 @@ from tests.support.eventually import WAIT_S
 API_VERSIONS = bytes.fromhex("00120000") + (7).to_bytes(4, "big") + (3).to_bytes(2, "big") + b"all"
 FRAME = len(API_VERSIONS).to_bytes(4, "big") + API_VERSIONS
 DEPTH, CONNECTIONS = 64, 4
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 
 class Load(threading.Thread):

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.support.budget import patient
 from twisted_kafka import Broker
 
-pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 PRODUCED = 50
 TIMEOUT_S = patient(30.0)
 

@@ -14,7 +14,7 @@ from tests.support.clients.clients import JAVA_TOOLS, LATER_KAFKA
 from tests.support.clients.served import ServedBroker
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(240), pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.usefixtures("java")]
 
 TOOLS = {"3.9": "kafka.admin.AclCommand", LATER_KAFKA: "org.apache.kafka.tools.AclCommand"}
 MESSAGE_TIMEOUT_MS = 20_000

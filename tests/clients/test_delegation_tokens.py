@@ -14,7 +14,7 @@ MODULES = "org.apache.kafka.common.security"
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 SECRET_KEY = "the-key-of-all-brokers"
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.usefixtures("java")]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ SETTINGS = (
     "group.consumer.heartbeat.interval.ms=500",
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
 class Member:

@@ -21,7 +21,7 @@ from tests.support.kdc import REALM
 from tests.support.ports import free_port
 from tests.support.security.kerberos_realm import Realm, running_realm
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 PYTHON_CLIENTS = ("kafka-python", "aiokafka")
 """confluent-kafka's wheels have no GSSAPI; kcat is librdkafka with it."""

@@ -14,7 +14,7 @@ from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 
 WAIT_S = patient(30)
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.usefixtures("java")]
 
 
 class Configured:

@@ -18,7 +18,6 @@ OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.clients,
-    pytest.mark.timeout(300),
     pytest.mark.usefixtures("java"),
 ]
 

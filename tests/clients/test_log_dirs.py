@@ -33,7 +33,7 @@ KILLS = 6
 PARTITIONS = 4
 WAIT_S = patient(60)
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
 class JbodBroker(ServedBroker):

@@ -17,7 +17,7 @@ WAIT_S = patient(30.0)
 DESCRIPTORS = 20
 """So many more than it has may the broker of the test open."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 
 def connect(port: int) -> socket.socket:

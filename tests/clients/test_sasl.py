@@ -37,7 +37,7 @@ from tests.support.security.tokens import Issuer
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 SECURITY = "org.apache.kafka.common.security"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

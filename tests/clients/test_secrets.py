@@ -56,7 +56,7 @@ from twisted_kafka.protocol.messages.tokens import (
 )
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_256, SCRAM_SHA_512, salted_password
 
-pytestmark = [pytest.mark.clients, pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.clients, pytest.mark.long]
 
 MODULES = "org.apache.kafka.common.security"
 BROKER, BROKER_LOGGER = 4, 8

@@ -22,7 +22,7 @@ from tests.support.clients.secured import PASSWORDS, client_settings, secured_br
 
 WAIT_S = patient(30)
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.clients
 
 
 @pytest.fixture

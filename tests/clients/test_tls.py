@@ -17,7 +17,7 @@ from tests.support.clients.clients import READERS, SENDERS, java_command, new_gr
 from tests.support.clients.served import ServedBroker
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 VALUES = [b"value %d " % number * (number % 50 + 1) for number in range(2000)]
 ALICE = "User:CN=alice,OU=Engineering,O=Tests"

@@ -16,7 +16,7 @@ from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 THREADS, CONNECTIONS = 6, 80
 HANDSHAKE_MS = 1500

@@ -15,7 +15,7 @@ from twisted_kafka.tools.compare.talk import Talk
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
 def committed(broker: ServedBroker, topic: str, count: int) -> list[bytes]:

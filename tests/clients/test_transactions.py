@@ -17,7 +17,7 @@ from tests.support.clients.transactional import TIMEOUT_S, make_topic, read, tra
 
 ABORT_INTERVAL_MS = 200
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.clients
 
 
 @pytest.fixture(scope="module")

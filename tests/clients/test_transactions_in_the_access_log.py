@@ -19,7 +19,7 @@ TIMEOUT_S = patient(60)
 COMMITS, ABORTS = 6, 2
 LEFT_OPEN_MS = 1_000
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.clients
 
 
 def transactional(broker: Broker, transactional_id: str, **settings: Any) -> Producer:

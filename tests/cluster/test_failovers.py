@@ -37,7 +37,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.timeout(300)
 def test_nothing_is_lost_when_leaders_and_controllers_are_killed(cluster: Cluster, load_on: LoadOn) -> None:
     cluster.create_topic("few", PARTITIONS, 3)
     load = load_on("few", PARTITIONS, pause_s=0.05)
@@ -84,6 +83,5 @@ def test_five_brokers(tmp_path: Path, brokers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_what_one_replica_alone_has_acknowledged_is_lost_as_in_kafka(cluster: Cluster, load_on: LoadOn) -> None:
     lose_what_one_replica_alone_has_acknowledged(cluster, load_on)

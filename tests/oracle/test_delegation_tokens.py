@@ -24,7 +24,7 @@ from twisted_kafka.protocol.messages.tokens import (
 )
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_512
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 SECURITY = "org.apache.kafka.common.security"
 PREFIX = "listener.name.sasl_plaintext"

@@ -12,7 +12,7 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.headers import request_header_version
 from twisted_kafka.tools.compare.talk import Talk
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
 def header(key: int, version: int, flexible: bool) -> bytes:

@@ -17,7 +17,7 @@ from tests.support.security.kerberos_realm import NO_LAYER, GssapiClient, Realm,
 from tests.support.security.sasl_wire import Wire
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 REAUTH_MS = 4_000
 CLOCK_SKEW_S = 1

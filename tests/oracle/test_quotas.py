@@ -20,7 +20,7 @@ from twisted_kafka.tools.compare.data_requests import START_MS, produce
 from twisted_kafka.tools.compare.scenarios.administration.quotas import change
 from twisted_kafka.tools.compare.talk import Talk
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.alone]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.alone]
 
 APPLIED_S = 1.0
 """Longer than a changed quota takes to reach the broker's sensors."""

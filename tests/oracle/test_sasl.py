@@ -21,7 +21,7 @@ from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest
 from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 SECURITY = "org.apache.kafka.common.security"
 ALICE, BOB = b"\0alice\0alice-secret", b"\0bob\0bob-secret"

@@ -13,7 +13,7 @@ from tests.support.oracle.authorization_matrix import in_order
 from twisted_kafka.tools.compare.scenarios.administration.acls import GROUP, PREFIXED, USER, create, creation, deleted, described
 from twisted_kafka.tools.compare.talk import Talk
 
-pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.oracle]
 
 VERSION = 3
 SETTINGS = {

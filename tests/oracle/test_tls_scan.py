@@ -11,7 +11,7 @@ from tests.support.ports import free_port
 from tests.support.tls_scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accepted_suites
 from twisted_kafka import Broker
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.oracle
 
 
 @pytest.mark.parametrize("kind", ["RSA", "ECDSA"])

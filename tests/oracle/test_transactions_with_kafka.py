@@ -24,7 +24,7 @@ from tests.support.two_brokers import (
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.tools.compare.talk import Talk
 
-pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.oracle
 
 KAFKA, OURS = 1, 2
 

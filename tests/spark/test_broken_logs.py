@@ -26,8 +26,6 @@ from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def lines(first: int, count: int = 10) -> str:
     return "".join(line("Fetch", at % 60, sequence=at, topics=[topic("orders", at)]) for at in range(first, first + count))

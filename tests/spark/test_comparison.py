@@ -16,8 +16,6 @@ from twisted_kafka_spark.pipeline.job import Job, run
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_a_period_is_compared_with_the_one_before(spark: Any, tmp_path: Path) -> None:
     lines = [line("Produce", 5, topics=[topic("orders", 10)])] * 10

@@ -18,7 +18,6 @@ from twisted_kafka_spark.synthetic.day import Day
 from twisted_kafka_spark.synthetic.incidents import INCIDENTS
 
 ROWS = 40_000
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

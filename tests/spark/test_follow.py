@@ -15,7 +15,6 @@ from twisted_kafka_spark.stream import followed_files, tail_source
 from twisted_kafka_spark.stream.tail_source import Piece, TailReader, blocks
 
 OPEN, CLOSED = ".node-1-000001.jsonl", "node-1-000001.jsonl"
-pytestmark = pytest.mark.timeout(300)
 
 
 class Tail:

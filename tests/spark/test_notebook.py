@@ -12,7 +12,6 @@ from twisted_kafka_spark.synthetic.day import PARTITIONS, Day
 from twisted_kafka_spark.synthetic.incidents import INCIDENTS
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "access-log" / "notebook.ipynb"
-pytestmark = pytest.mark.timeout(300)
 
 
 def cells(kind: str) -> list[str]:

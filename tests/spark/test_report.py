@@ -24,8 +24,6 @@ from twisted_kafka_spark.records.pieces import Piece, blocks, file_size
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.runtime import session
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(autouse=True)
 def _one_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from twisted_kafka_spark.records.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.runtime.folder import Folder
 from twisted_kafka_spark.stream.followed_files import files
 
-pytestmark = pytest.mark.timeout(300)
 PARTS = ("total", "apis", "clients", "topics", "versions", "time", "findings", "connections")
 
 

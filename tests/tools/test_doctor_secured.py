@@ -180,7 +180,6 @@ def test_names_and_ports_that_lead_nowhere(doctor: Doctor, stores: Stores) -> No
 
 @pytest.mark.oracle
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_apache_kafka_is_well_and_its_login_is_asked_for(doctor: Doctor, tmp_path: Path) -> None:
     kafka = ApacheKafka(tmp_path / "kafka")
     sasl = {"listeners": f"PLAINTEXT://127.0.0.1:{kafka.port},SASL_PLAINTEXT://127.0.0.1:{kafka.port + 1}"}

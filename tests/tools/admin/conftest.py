@@ -57,7 +57,7 @@ def _started(kafka: ApacheKafka) -> Iterator[str]:
         kafka.kill()
 
 
-_ORACLE = (pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300))
+_ORACLE = (pytest.mark.oracle, pytest.mark.slow)
 
 
 @pytest.fixture(params=["ours", pytest.param("kafka_3_9", marks=_ORACLE), pytest.param("kafka_4", marks=_ORACLE)])
