@@ -227,7 +227,6 @@ class KafkaServer:
         running.replicas = replicas = self._storage.make_replica_manager(logs, metadata, scheduler, timer)
         shares = self._make_shares(running, replicas, scheduler, timer, data_plane)
         groups, transactions = self._make_coordinators(running, replicas, (store, features), (scheduler, timer), access_log)
-        added_partitions = self._make_add_partitions_manager(running, transactions, metadata, data_plane)
         running.registrar = registrar = self._register(store, sockets)
         replication = self._make_replication(running, replicas, scheduler, retries, cluster, registrar)
         control = self._make_control(replicas, groups, shares, store, registrar, notifier)
@@ -250,7 +249,7 @@ class KafkaServer:
             transactions=transactions,
             shares=shares,
             share_partitions=self._make_share_partitions(running, replicas, groups, timer, data_plane),
-            added_partitions=added_partitions,
+            added_partitions=self._make_add_partitions_manager(running, transactions, metadata, data_plane),
             controller=controller,
             administration=administration,
             topics=self._make_topics(running, store, controller, administration),
@@ -268,9 +267,7 @@ class KafkaServer:
         follow_group_configs(configs, groups.group_config_manager)
         throttler = self._start_quotas(quotas, configs, scheduler, sockets, replicas)
         handlers = self._serving.start(dependencies, metadata, (data_plane, sockets.control_plane), throttler, running)
-        self._start_web_listeners(running, main)
-        sockets.enable_request_processing()
-        main.start()
+        self._open(running, main, sockets)
         pools = _pools(scheduler, handlers, replication)
         broker_configs.follow(self._reconfigurables(main, registrar, logs, controller, sockets, pools))
 
@@ -632,9 +629,12 @@ class KafkaServer:
         quotas.start(configs, scheduler, lambda: sockets.add_observer(throttler))
         return throttler
 
-    def _start_web_listeners(self, running: Running, main: MainReactor) -> None:
+    def _open(self, running: Running, main: MainReactor, sockets: SocketServer) -> None:
+        """Begin to serve: the pages first, for a page that cannot be served fails the start."""
         self._start_metrics_listener(running, main)
         self._start_console(running, main)
+        sockets.enable_request_processing()
+        main.start()
 
     def _start_metrics_listener(self, running: Running, main: MainReactor) -> None:
         address = self.config.metrics_listener

@@ -539,7 +539,7 @@ class UnifiedLog:
         return end_offset
 
     def _publish(self, end_offset: int, is_alone: bool, unstable: LogOffsetMetadata | None) -> None:
-        """Let readers see what was appended up to ``end_offset``. ``unstable`` is the first unstable offset, with the append."""
+        """Let readers see the records before ``end_offset``. ``unstable`` is the first unstable offset, with the append."""
         _, mark, _, start, segments, _ = self.limits
         active = self._active
         end = log_offset_metadata_of((end_offset, active.base_offset, active.size_bytes))
