@@ -59,6 +59,19 @@ class Greedy:
         return {name: {topic: frozenset(range(n)) for topic, n in group.partition_counts.items()} for name in group.members}
 
 
+def test_an_assignment_has_the_order_of_topic_ids() -> None:
+    bench = Bench()
+    names = [f"t{number}" for number in range(8)]
+    bench.topics.change(dict.fromkeys(names, 1))
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="a", rebalance_timeout_ms=60_000, subscribed_topic_names=names, topic_partitions=[]
+    )
+    answer: Any = bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+    given = [each.topic_id for each in answer.assignment.topic_partitions]
+    assert len(given) == len(names)
+    assert given == sorted(given)
+
+
 def test_an_assignor_that_fails_changes_nothing() -> None:
     bench = Bench(assignors=["tests.group_coordinator.test_consumer_groups.Failing"])
     bench.topics.change({"t": 2})

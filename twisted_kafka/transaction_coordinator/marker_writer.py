@@ -48,7 +48,7 @@ class MarkerAppender:
 
     def _appended(self, marker: TransactionMarker) -> "Iterable[MarkerErrors | Future[MarkerErrors]]":
         batches: dict[TopicPartition, Buffer] = {}
-        for partition in marker.partitions:
+        for partition in sorted(marker.partitions):
             if self._replicas.get_partition(partition) is None:
                 yield {partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             elif partition.topic == GROUP_METADATA_TOPIC:
@@ -103,7 +103,7 @@ class MarkerWriter:
     def _written(self, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
         unknown: MarkerErrors = {}
         elsewhere: dict[int, set[TopicPartition]] = {}
-        for partition in marker.partitions:
+        for partition in sorted(marker.partitions):
             state = self._metadata.partition(partition)
             if state is None:
                 unknown[partition] = self._unknown(partition)

@@ -1,6 +1,9 @@
 """A cluster under faults and mixed load keeps Kafka's promises, and runs can be continued."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ import pytest
 from tests.support.budget import share_of
 from tests.world.hours.__main__ import known, run_all, summary
 from tests.world.hours.runs import faults_of, run
+
+WAIT_S = 600
 
 
 def test_four_seconds_of_a_cluster() -> None:
@@ -22,6 +27,17 @@ def test_a_cluster_keeps_its_promises() -> None:
     for seed in range(100, 100 + share_of(4)):
         outcome = run(seed, 60)
         assert outcome.error is None, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.slow
+def test_a_cluster_runs_the_same_way_with_any_hash_seed() -> None:
+    for seed in range(share_of(10)):
+        command = [sys.executable, "-m", "tests.world.hours", "--seed", str(seed), "--virtual-seconds", "10"]
+        seen = set()
+        for hash_seed in "12":
+            environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+            seen.add(subprocess.run(command, env=environment, capture_output=True, check=True, timeout=WAIT_S).stdout)
+        assert len(seen) == 1, f"seed {seed}"
 
 
 def test_seeds_have_different_faults() -> None:

@@ -178,7 +178,7 @@ def _assignment(partitions: Partitions) -> ConsumerGroupHeartbeatResponseAssignm
     return ConsumerGroupHeartbeatResponseAssignment(
         topic_partitions=[
             ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
-            for topic_id, indexes in partitions.items()
+            for topic_id, indexes in sorted(partitions.items())
         ]
     )
 

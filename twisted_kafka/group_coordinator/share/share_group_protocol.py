@@ -216,7 +216,7 @@ def _assignment(partitions: Partitions) -> ShareGroupHeartbeatResponseAssignment
     return ShareGroupHeartbeatResponseAssignment(
         topic_partitions=[
             ShareGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
-            for topic_id, indexes in partitions.items()
+            for topic_id, indexes in sorted(partitions.items())
         ]
     )
 

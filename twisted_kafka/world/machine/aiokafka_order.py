@@ -8,6 +8,7 @@ import builtins
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 from zlib import crc32
 
@@ -24,17 +25,33 @@ class _SetType(type):
         return isinstance(instance, builtins.set)
 
 
+class _FrozenType(type):
+    @override
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, builtins.frozenset)
+
+
 class _SortedSet(set[Any], metaclass=_SetType):
     """A set that is iterated in order, if its elements have one."""
 
     @override
     def __iter__(self) -> Iterator[Any]:
-        elements = list(super().__iter__())
-        try:
-            elements.sort()
-        except TypeError:
-            return iter(elements)
-        return iter(elements)
+        return _in_order(super().__iter__())
+
+
+class _SortedFrozenSet(frozenset[Any], metaclass=_FrozenType):
+    """The same for a ``frozenset``."""
+
+    @override
+    def __iter__(self) -> Iterator[Any]:
+        return _in_order(super().__iter__())
+
+
+def _in_order(elements: Iterator[Any]) -> Iterator[Any]:
+    found = list(elements)
+    with suppress(TypeError):
+        found.sort()
+    return iter(found)
 
 
 def replace_in_aiokafka(replace: Replace) -> None:
@@ -42,6 +59,7 @@ def replace_in_aiokafka(replace: Replace) -> None:
     modules = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == _PACKAGE]
     for module in modules:
         replace(module, "set", _SortedSet)
+        replace(module, "frozenset", _SortedFrozenSet)
     structs: Any = sys.modules.get("aiokafka.structs")
     if structs is not None:
         replace(structs.TopicPartition, "__hash__", lambda each: crc32(each.topic.encode()) + each.partition)
