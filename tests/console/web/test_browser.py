@@ -38,6 +38,10 @@ PAGES = (
     "/change?action=delete-topic&topic=orders",
     "/change?action=produce&topic=orders",
     "/change?action=reset-offsets&group=billing",
+    "/change?action=set-password",
+    "/change?action=set-password&user=alice&step=preview",
+    "/change?action=add-acl",
+    "/change?action=set-quota",
     "/none",
 )
 
@@ -118,6 +122,25 @@ def test_a_topic_is_created_and_deleted_with_previews(kafka: Broker, browser: An
         page.get_by_text("The records cannot be restored.").wait_for()
         page.get_by_role("button", name="Delete").click()
         page.get_by_text("Topic invoices was deleted.").wait_for()
+
+
+def test_a_user_gets_a_password_that_no_page_shows_and_is_deleted(kafka: Broker, browser: Any) -> None:
+    with page_of(browser, kafka.embedded.console_url) as page:
+        page.goto("/users")
+        page.get_by_role("link", name="Add a user").click()
+        page.get_by_label("User").fill("carol")
+        page.get_by_role("button", name="Preview").click()
+        page.get_by_text("This will create the user: carol").wait_for()
+        page.get_by_role("button", name="Edit").click()
+        page.get_by_label("User").fill("dora")
+        page.get_by_role("button", name="Preview").click()
+        page.get_by_label("Password").fill("a secret")
+        page.get_by_role("button", name="Set the password").click()
+        page.get_by_text("Dora can log in with SCRAM-SHA-512.").wait_for()
+        assert "a secret" not in page.content()
+        page.get_by_role("row", name="dora").get_by_role("link", name="Delete").click()
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_text("Dora has no password for SCRAM-SHA-512 any more.").wait_for()
 
 
 def test_hostile_texts_stay_texts(kafka: Broker, browser: Any) -> None:
