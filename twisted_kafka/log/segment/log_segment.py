@@ -179,7 +179,8 @@ class LogSegment(SegmentFiles):
         self.size_bytes = start + size
 
     def _write(self, records: Buffer, start: int) -> None:
-        fd = self.file.fileno()
+        file = self.file
+        fd = file.fileno()
         try:
             write_at(fd, records, start)
         except OSError:
