@@ -23,10 +23,9 @@ from twisted_kafka.security.authorizer.acl_types import (
 
 RESOURCES: Final[Mapping[str, ResourceType]] = {each.title: each for each in SUPPORTED_OPERATIONS}
 OPERATIONS: Final[Mapping[str, AclOperation]] = {
-    each.title: each
-    for each in AclOperation
-    if each == AclOperation.ALL or any(each in some for some in SUPPORTED_OPERATIONS.values())
-}
+    each.title: each for each in AclOperation if any(each in some for some in SUPPORTED_OPERATIONS.values())
+} | {AclOperation.ALL.title: AclOperation.ALL}
+"""The last one is the widest, so that no form proposes it."""
 PATTERNS: Final[Mapping[str, PatternType]] = {each.title: each for each in (PatternType.LITERAL, PatternType.PREFIXED)}
 PERMISSIONS: Final[Mapping[str, PermissionType]] = {each.title: each for each in (PermissionType.ALLOW, PermissionType.DENY)}
 
