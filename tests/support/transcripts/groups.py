@@ -257,7 +257,10 @@ class Transcript(ConsumerCommands):
     def do_list(self, names: list[Any], options: dict[str, str]) -> None:
         def tell(answer: Any) -> None:
             error, listings = answer
-            self.say(f"{error.name} " + " ".join(f"{one.group_id}:{one.protocol_type}:{one.state}:{one.type}" for one in listings))
+            self.say(
+                f"{error.name} "
+                + " ".join(f"{one.group_id}:{one.protocol_type}:{one.group_state}:{one.group_type}" for one in listings)
+            )
 
         states, types = (filter(None, options.get(name, "").split(",")) for name in ("states", "types"))
         self.answered(self.bench.groups.list_groups(states, types), tell)

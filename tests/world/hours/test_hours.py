@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.budget import share_of
-from tests.world.hours.__main__ import known, run_all, summary
+from tests.world.hours.command import known, run_all, summary
 from tests.world.hours.runs import faults_of, run
 
 WAIT_S = 600
@@ -27,6 +27,13 @@ def test_a_cluster_keeps_its_promises() -> None:
     for seed in range(100, 100 + share_of(4)):
         outcome = run(seed, 60)
         assert outcome.error is None, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.slow
+def test_the_command_runs_seeds_in_processes_of_their_own(tmp_path: Path) -> None:
+    results = run_all(tmp_path / "results.jsonl", 0.001, 1, 2)
+    assert [(each["seed"], "error" in each) for each in results] == [(0, False)]
+    assert results == known(tmp_path / "results.jsonl")
 
 
 @pytest.mark.slow
