@@ -1,6 +1,7 @@
 """The JSON Schema of report.json: `python -m tests.spark.report_schema` writes docs/access-log/report.schema.json.
 
-Its names and types are those of the reports of two days, one with incidents, so it needs no second list of the document's fields.
+Its names and types are those of the reports of two days, one with incidents, and of an hour of a share group, so it needs no second
+list of the document's fields.
 """
 
 import json
@@ -8,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.spark.access_lines import line
+from tests.spark.moments import at
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.pipeline.job import Job, run
 from twisted_kafka_spark.runtime import session
@@ -65,7 +68,7 @@ def of_reports(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def documents(spark: Any, directory: Path) -> list[dict[str, Any]]:
-    """Return the report of a day with incidents, compared with the hours before, and that of a quiet one."""
+    """Return the reports of a day with incidents, compared with the hours before, of a quiet day, and of a share group."""
     found = []
     for name, incidents in (("incidents", INCIDENTS), ("quiet", ())):
         log = Day(ROWS, incidents)
@@ -73,7 +76,15 @@ def documents(spark: Any, directory: Path) -> list[dict[str, Any]]:
         period = Folding(since="2026-11-20T12:00:00", until="2026-11-20T20:00:00")
         found.append(run(spark, Job(paths=[str(directory / name)], folding=period, is_compared=True, group_by=("api", "error"))))
         found.append(run(spark, Job(paths=[str(directory / name)])))
-    return found
+    shares = directory / "shares.jsonl"
+    shares.write_text("".join(_share_fetch(minute, member) for minute in range(60) for member in ("m-1", "m-2")))
+    return [*found, run(spark, Job(paths=[str(shares)]))]
+
+
+def _share_fetch(minute: int, member: str) -> str:
+    share = [{"topic": "jobs", "acquired": 10, "accept": 9, "release": 1, "delivery_count": 2}]
+    who = {"client_id": member, "principal": "User:jobs", "group_id": "workers", "member_id": member}
+    return line("ShareFetch", 0, v=2, time=at(minute), generation=3, **who, share=share)
 
 
 if __name__ == "__main__":
