@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from twisted_kafka.console.cluster.in_process import InProcess
 from twisted_kafka.console.live.request_row import RequestRow, row_of
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestBundle
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.server.inner_requests import InnerRequests
 from twisted_kafka.server.request_handler import IRequestHandling, KafkaRequestHandlerPool
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
@@ -127,7 +127,7 @@ class Capture:
         if self._left <= 0 or len(self._pending) >= MOST_PENDING:
             self.left_out += 1
             return
-        if isinstance(cast(object, request.processor), InProcess):  # the console's own, which would show itself
+        if isinstance(cast(object, request.processor), InnerRequests):  # a console's own, which would show itself
             return
         self._left -= 1
         self._pending[request] = b"" if _is_secret(request) else bytes(request.frame[: KEPT_BYTES + 1])
