@@ -4,7 +4,7 @@ A pattern is matched against ``scenario vN: step request path``; what it names m
 """
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twisted_kafka.config.keys import KAFKA_4_KEYS, KAFKA_4_TOPIC_KEYS, extensions
 
@@ -20,16 +20,15 @@ class Difference(NamedTuple):
         return re.search(self.pattern, where) is not None
 
 
+_KAFKA_4: Final = "|".join(map(re.escape, sorted(KAFKA_4_KEYS | KAFKA_4_TOPIC_KEYS)))
+
 EXPECTED: tuple[Difference, ...] = (
     Difference("threads", r"^describe_configs\w* v\d+: .*\.configs\.num\.(io|network)\.threads\."),
     Difference("backlog", r"^describe_configs\w* v\d+: .*\.configs\.socket\.listen\.backlog\.size\."),
     Difference(
         "extension-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in extensions.KEYS)})$"
     ),
-    Difference(
-        "kafka-4-keys",
-        rf"^describe_configs v\d+: .*\.configs\.({'|'.join(map(re.escape, sorted(KAFKA_4_KEYS | KAFKA_4_TOPIC_KEYS)))})$",
-    ),
+    Difference("kafka-4-keys", rf"^describe_configs v\d+: .*\.configs\.({_KAFKA_4})$"),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("append-linger", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.append\.linger\.ms\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
@@ -66,6 +65,7 @@ EXPECTED: tuple[Difference, ...] = (
 DENIED: tuple[Difference, ...] = (
     Difference("own-place", r"^describe-log-dirs (super|allowed): .*\.(log_dir|usable_bytes)$"),
     Difference("invalid-acls", r"^guarded_acls_bad (8|9|1[0-2]|17|19|20): CreateAclsRequest .*\.error_code$"),
+    Difference("kafka-4-keys", rf"^create-topics .*: CreateTopicsRequest v\d+ .*\.configs\.({_KAFKA_4})$"),
     Difference("request-in-a-message", r"^describe-acls (nobody|denied .*): .*\.error_message"),
 )
 """Differences in who may do what; the places are ``sample standing: request path``."""

@@ -32,7 +32,8 @@ pytestmark = [
 OF_AN_EMBEDDED_BROKER = {
     *("group.initial.rebalance.delay.ms", "num.io.threads", "num.network.threads"),
     *("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "share.coordinator.state.topic.num.partitions"),
-    *("group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms"),
+    *("group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.streams.initial.rebalance.delay.ms"),
+    *("group.streams.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms"),
     *("share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"),
 }
 OF_THE_MACHINERY = {
