@@ -141,5 +141,4 @@ def share_offsets_of_repeated_partitions(talk: Talk, version: int) -> None:
     describe(group([listed(0, 0)]))
     describe(group([listed(0), listed(0)]))
     describe(group([listed(0, name="")]))
-    describe(group([listed(0)]), group([listed(0)]))
     describe(group(None, name=""))
