@@ -73,10 +73,16 @@ class InnerRequests:
         self._held: Callable[[], object] | None = None
 
     def close(self) -> None:
-        """Close the connection for the handlers, which release its state."""
-        self._connection.is_closed = True
+        """Close the connection for the handlers, which release its state. No quota holds a closed connection back."""
+        with self._unmuted:
+            if self._connection.is_closed:
+                return
+            self._connection.is_closed = True
+            held, self._held = self._held, None
         if self._connection.on_closed is not None:
             self._serving.channel.send_callback(self._connection.on_closed)
+        if held is not None:
+            held()
 
     def queue(self, context: RequestContext, data: Buffer, body_offset: int) -> "tuple[Request, Future[bytes | None]]":
         """Queue a request; return it and the future of the response with its header, None if the broker refuses to answer.
@@ -107,7 +113,7 @@ class InnerRequests:
     def when_unmuted(self, action: Callable[[], object]) -> None:
         """Call ``action``, one at a time, as soon as no quota holds the client back: now, or on the thread that ends it."""
         with self._unmuted:
-            if self._throttles:
+            if self._throttles and not self._connection.is_closed:
                 self._held = action
                 return
         action()

@@ -85,9 +85,12 @@ class EnvelopeApis:
         context.give_up = lambda: inner.give_up(waiting)
         response: Future[EnvelopeResponse] = Future()
 
-        def answered(done: "Future[bytes | None]") -> None:
+        def respond(data: bytes | None) -> None:
             inner.close()
-            inner.when_unmuted(lambda: response.set_result(_response(done.result())))
+            response.set_result(_response(data))
+
+        def answered(done: "Future[bytes | None]") -> None:
+            inner.when_unmuted(lambda: respond(done.result()))
 
         answer.add_done_callback(answered)
         return response
