@@ -82,7 +82,7 @@ class EnvelopeApis:
             waiting, answer = inner.queue(passed, request.request_data, header.body_offset)
         except QueueFullError:
             raise KafkaError.by_code[ErrorCode.REQUEST_TIMED_OUT]("The request queue is full.") from None
-        context.give_up = lambda: inner.give_up(waiting)
+        context.give_up = lambda: inner.hurry(waiting)
         response: Future[EnvelopeResponse] = Future()
 
         def respond(data: bytes | None) -> None:
