@@ -7,6 +7,7 @@ import twisted_kafka
 from tests.support.console import join_consumer, make_topic, session_in, write
 from tests.support.eventually import eventually
 from twisted_kafka.client.connections.socket_connection import SocketConnection
+from twisted_kafka.client.errors import NotAResponseError
 from twisted_kafka.console.actions.offsets import ResetOffsets
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.problems import CommandError
@@ -20,6 +21,7 @@ from twisted_kafka.console.live.requests import RequestFilter
 from twisted_kafka.console.queries.groups import GroupDetail, PartitionLag, group
 from twisted_kafka.console.queries.paging import Asked
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.controller import EnvelopeRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -147,6 +149,16 @@ def test_secrets_are_not_kept(live: Live, session: Session, broker: twisted_kafk
         connection.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, 20)
     (row,) = eventually(lambda: live.requests(session, RequestFilter(api="Sasl")))
     assert live.request(session, row.number).request.startswith("not kept: it may have a password")
+
+
+def test_secrets_in_an_envelope_are_not_kept(live: Live, session: Session, broker: twisted_kafka.Broker) -> None:
+    live.requests(session, RequestFilter())
+    secret = EnvelopeRequest(request_data=b"a salted password", request_principal=None, client_host_address=b"")
+    with SocketConnection(parse_address(broker.bootstrap_servers), "c", 20) as connection, pytest.raises(NotAResponseError):
+        connection.ask(secret, 0, 20)
+    (row,) = eventually(lambda: live.requests(session, RequestFilter(api="Envelope")))
+    assert live.request(session, row.number).request.startswith("not kept: it may have a password")
+    assert not any(b"a salted password" in each.frame for each in live._parts.capture.look())
 
 
 def test_the_clients(live: Live, session: Session, client: Session) -> None:

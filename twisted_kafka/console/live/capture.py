@@ -48,9 +48,10 @@ SECRET: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ENVELOPE,
     )
 )
-"""APIs whose bytes are not kept: they have passwords, tokens, or settings that may be secret."""
+"""APIs whose bytes are not kept: they have passwords, tokens, or settings that may be secret; an Envelope has such a request."""
 
 
 @dataclass(slots=True)
