@@ -137,6 +137,15 @@ def test_a_super_user_sees_and_changes_all(kafka: Broker) -> None:
     kafka.delete_topic("by-root")
 
 
+@pytest.mark.parametrize("key", ["listener.name.plaintext.ssl.keystore.password", "unknown.password"])
+def test_no_secret_setting_is_in_the_log(kafka: Broker, key: str) -> None:
+    root = logged_in(kafka, "root")
+    change = {"step": "do", "action": "change-setting", "kind": "broker", "name": "nobody", "key": key, "value": PASSWORD}
+    lines = lines_of(lambda: root.post("/change", **change))
+    assert any(f"key={key}, value=(hidden)" in each for each in lines)
+    assert not any(PASSWORD in each for each in lines)
+
+
 def test_the_life_of_a_user_with_rights(kafka: Broker) -> None:
     root = logged_in(kafka, "root")
     carol = {"action": "set-password", "user": "carol", "mechanism": "SCRAM-SHA-256"}

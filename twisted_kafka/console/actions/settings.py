@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from twisted_kafka.config import dynamic_rules
+from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.console.actions.preview import Preview
 from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
@@ -15,7 +17,14 @@ from twisted_kafka.protocol.messages.configs import (
 )
 
 _SET, _DELETE = range(2)
-_SECRET: Final = "(hidden)"
+HIDDEN: Final = "(hidden)"
+"""The text in place of a secret value."""
+
+
+def may_be_secret(kind: str, key: str) -> bool:
+    """Whether the value of a key may be a password: also of a broker's key that is not known, as in the broker's own log."""
+    base = base_key(key)
+    return kind == "broker" and (base is None or dynamic_rules.is_secret(base))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,8 @@ class AlterSettings:
             old = now.get(key)
             is_secret = old is not None and old.is_secret
             default = "(default)" if old is None or not old.others else old.others[0][1] or ""
-            before = "" if old is None else _SECRET if is_secret else old.value or ""
-            after = _SECRET if is_secret and new is not None else default if new is None else new
+            before = "" if old is None else HIDDEN if is_secret else old.value or ""
+            after = HIDDEN if is_secret and new is not None else default if new is None else new
             rows.append((key, before, after))
         summary = f"change {counted(len(rows), 'setting')} of {self.kind} {self.name}"
         return Preview(summary, ("key", "now", "then"), tuple(rows))

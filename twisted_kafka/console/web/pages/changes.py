@@ -1,6 +1,6 @@
 """Changes: a form, a preview of what will happen, and the change itself. All actions share these three steps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
@@ -10,7 +10,7 @@ from twisted_kafka.console.actions.offsets import DeleteGroup, ResetOffsets
 from twisted_kafka.console.actions.quotas import DEFAULT_NAME, SetQuota
 from twisted_kafka.console.actions.quotas import KEYS as QUOTAS
 from twisted_kafka.console.actions.records import Produce, ResendDeadLetter
-from twisted_kafka.console.actions.settings import AlterSettings
+from twisted_kafka.console.actions.settings import HIDDEN, AlterSettings, may_be_secret
 from twisted_kafka.console.actions.topics import DEFAULT, AddPartitions, CreateTopic, DeleteTopic
 from twisted_kafka.console.actions.transactions import AbortTransaction
 from twisted_kafka.console.actions.users import MECHANISMS, USUAL_MECHANISM, DeleteUser, SetPassword
@@ -56,6 +56,8 @@ class Action(NamedTuple):
     back: Callable[[Fields], str]
     """Returns the page that shows the outcome."""
     is_dangerous: bool = False
+    unlogged: Callable[[Fields], Container[str]] = lambda _: ()
+    """Returns the fields whose values may be secret, so that no log has them."""
 
 
 def show(call: Call) -> Page:
@@ -118,8 +120,9 @@ def _check(action: Action, given: Fields, *, with_secrets: bool = True) -> None:
 
 def _described(action: Action, given: Fields) -> str:
     """Return the fields in one line, without the contents of records and without secrets."""
+    unlogged = action.unlogged(given)
     return ", ".join(
-        f"{field.name}={given[field.name]}"
+        f"{field.name}={HIDDEN if field.name in unlogged else given[field.name]}"
         for field in action.fields
         if given.get(field.name) and field.kind not in ("area", SECRET)
     )
@@ -262,6 +265,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
         ),
         _alter,
         _setting_page,
+        unlogged=lambda given: ("value",) if may_be_secret(given.get("kind", ""), given.get("key", "").strip()) else (),
     ),
     "produce": Action(
         "Produce a message",
