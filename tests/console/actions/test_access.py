@@ -139,6 +139,13 @@ def test_a_quota_is_a_number_above_zero(value: float) -> None:
         SetQuota("producer_byte_rate", value, "alice")
 
 
+@pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"])
+def test_no_quota_is_rounded_to_zero(key: str) -> None:
+    with pytest.raises(ValueError, match="expected a whole number"):
+        SetQuota(key, 1e-7, "alice")
+    assert SetQuota("request_percentage", 1e-7, "alice").value == 1e-7
+
+
 def test_a_quota_has_a_name_and_somebody() -> None:
     with pytest.raises(ValueError, match="name a user"):
         SetQuota("producer_byte_rate", 1)

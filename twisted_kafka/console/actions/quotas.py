@@ -25,6 +25,8 @@ KEYS: Final = (
     "controller_mutation_rate",
     "connection_creation_rate",
 )
+_FRACTIONS: Final = ("request_percentage", "controller_mutation_rate")
+"""The quotas that brokers do not round: others become 0 if they are nearly 0, and stop their clients."""
 DEFAULT_NAME: Final = "(default)"
 """The name of the quota for users, client ids or addresses without one of their own."""
 
@@ -51,6 +53,8 @@ class SetQuota:
             raise ValueError(f"{self.key!r} is not a quota: choose one of {', '.join(KEYS)}")
         if self.value is not None and not (math.isfinite(self.value) and self.value > 0):
             raise ValueError(f"{self.value:g} is not a quota: expected a number above 0")
+        if self.value is not None and self.value < 1 and self.key not in _FRACTIONS:
+            raise ValueError(f"{self.value:g} is not a quota of {self.key}: expected a whole number")
 
     def preview(self, session: Session) -> Preview:
         """Let the broker check it; return the old and new value. Raises CommandError."""
