@@ -119,6 +119,19 @@ def test_the_consoles_own_requests_take_no_room(
     assert [row.client_id for row in rows] == ["a-client"]
 
 
+def test_the_consoles_own_requests_are_not_left_out(
+    monkeypatch: pytest.MonkeyPatch, live: Live, session: Session, client: Session
+) -> None:
+    monkeypatch.setattr(capture, "WINDOW_NS", 3_600_000_000_000)
+    monkeypatch.setattr(capture, "MOST_EACH_WINDOW", 0)
+    client.metadata([])  # it asks for the versions first
+    live.requests(session, RequestFilter())
+    for _ in range(10):
+        session.metadata([])
+    client.metadata([])
+    assert live.left_out == 1
+
+
 def test_the_kept_requests_are_bounded(monkeypatch: pytest.MonkeyPatch, live: Live, session: Session, client: Session) -> None:
     monkeypatch.setattr(capture, "MOST_BYTES", 4_000)
     live.requests(session, RequestFilter())

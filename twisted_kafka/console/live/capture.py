@@ -125,10 +125,10 @@ class Capture:
             if now_ns - self._looked_ns > LOOKING_NS:
                 self.stop()
                 return
+        if isinstance(cast(object, request.processor), InnerRequests):  # a console's own, which would show itself
+            return
         if self._left <= 0 or len(self._pending) >= MOST_PENDING:
             self.left_out += 1
-            return
-        if isinstance(cast(object, request.processor), InnerRequests):  # a console's own, which would show itself
             return
         self._left -= 1
         self._pending[request] = b"" if _is_secret(request) else bytes(request.frame[: KEPT_BYTES + 1])
