@@ -181,6 +181,7 @@ def test_a_group_is_reset_and_deleted(browser: Browser) -> None:
     [
         ({"action": "create-topic", "topic": "a b"}, "a b"),
         ({"action": "create-topic", "topic": "x", "partitions": "many"}, "has to be a number"),
+        ({"action": "create-topic", "topic": "x", "partitions": "--5"}, "has to be a number"),
         ({"action": "create-topic", "topic": "x", "partitions": "0" * 20 + "3"}, "partitions has 21 digits"),
         ({"action": "create-topic", "topic": "x", "settings": "nonsense"}, "expected a line such as"),
         ({"action": "create-topic"}, ""),

@@ -114,7 +114,7 @@ def _check(action: Action, given: Fields, *, with_secrets: bool = True) -> None:
         value = given.get(field.name, "")
         if field.is_needed and not value and (with_secrets or field.kind != SECRET):
             raise BadFormError(f"{field.label} is missing.")
-        if field.kind == "number" and value.strip() and not value.strip().lstrip("-").isdecimal():
+        if field.kind == "number" and value.strip() and not value.strip().removeprefix("-").isdecimal():
             raise BadFormError(f"{field.label} has to be a number.")
 
 
