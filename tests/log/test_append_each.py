@@ -394,7 +394,7 @@ def test_an_old_segment_that_cannot_be_read_fails_only_those_that_are_valid(benc
         raise OSError(errno.EIO, "I/O error")
 
     monkeypatch.setattr(LogSegment, "find_first_timestamp_ms", fail)
-    assert together(log, corrupt(), batch(b"a"), batch(b"b")) == [InvalidChecksumError, OSError, OSError]
+    assert together(log, corrupt(), batch(b"a"), batch(b"b")) == [InvalidChecksumError, KafkaStorageError, KafkaStorageError]
 
 
 def test_a_new_leader_epoch_begins_with_the_first_of_them(log: UnifiedLog) -> None:

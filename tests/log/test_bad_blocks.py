@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from tests.support.compaction import LIMITS, Unhindered
 from tests.support.logs import NOW_MS, Bench, append, contents, fill
 from twisted_kafka.log.cleaner.cleaner import Cleaner
 from twisted_kafka.log.log_manager import LogManager
-from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.results import FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import CorruptRecordError, KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.layout import INT64
 from twisted_kafka.protocol.records.record import SimpleRecord
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
@@ -246,3 +247,32 @@ def test_a_segment_that_the_cleaner_made_is_named_as_it_is_called(broker: Broker
         bad.add(path, 0)
         with pytest.raises(KafkaStorageError, match=f"at byte 0: '{path}'"):
             contents(one, made.base_offset)
+
+
+@pytest.mark.whole_transfers  # the block is met in one read
+def test_an_append_that_cannot_read_its_segment_reports_the_disk(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
+    log = bench.open()
+    fill(log, 30)
+    records = bytes(build_batch([SimpleRecord(NOW_MS, None, b"later")]))
+    replicated = bytearray(records)
+    INT64.pack_into(replicated, 0, 30)
+    ways: list[Callable[[UnifiedLog], Any]] = [
+        lambda log: log.append_as_leader(records, 0),
+        lambda log: raise_first(log.append_each_as_leader([records], 0)),
+        lambda log: log.append_as_follower(replicated),
+    ]
+    for append_to in ways:
+        log = bench.reopen_clean(log)
+        del bench.failures[:]
+        with BadBlocks().watched() as bad:
+            bad.add(log.segments.active.path, 0)
+            with pytest.raises(KafkaStorageError, match="at byte 0"):
+                append_to(log)
+        assert len(bench.failures) == 1
+        assert log.log_end_offset == 30
+
+
+def raise_first(results: Sequence[LogAppendInfo | Exception]) -> None:
+    assert isinstance(results[0], Exception)
+    raise results[0]

@@ -560,7 +560,10 @@ class UnifiedLog:
             return False
         first_ms = active.first_timestamp_ms
         if first_ms is None:
-            first_ms = active.find_first_timestamp_ms()
+            try:
+                first_ms = active.find_first_timestamp_ms()
+            except OSError as error:
+                raise self._storage_error("append to", error) from error
         age_ms = (
             max_timestamp_ms - first_ms if first_ms >= 0 and max_timestamp_ms >= 0 else self._clock.wall_ms() - active.created_ms
         )
