@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.logs import NOW_MS, Bench, batch
+from tests.support.logs import NOW_MS, Bench, batch, log_state
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -91,22 +91,6 @@ def outcomes(log: UnifiedLog, each: Sequence[bytes | bytearray], short: bool, *,
     return found
 
 
-def state(log: UnifiedLog) -> list[Any]:
-    producers = [
-        (
-            each.producer_id,
-            each.epoch,
-            each.last_timestamp_ms,
-            each.transaction_first_offset,
-            [tuple(known) for known in each.batches],
-        )
-        for each in log.producer_state.producers.values()
-    ]
-    files = {path.name: path.read_bytes() for path in sorted(log.dir.iterdir()) if path.is_file()}
-    end, mark, stable, start, _, unstable = log.limits
-    return [producers, files, end, mark, stable, start, unstable, log.max_timestamp_offset()]
-
-
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_both_ways_have_the_same_outcome(tmp_path: Path, settings: dict[str, Any]) -> None:
     for number, each in enumerate([*USUAL, *SPECIAL]):
@@ -117,7 +101,7 @@ def test_both_ways_have_the_same_outcome(tmp_path: Path, settings: dict[str, Any
             log = Bench(directory / "topic-0", **settings).open()
             found = outcomes(log, each, short, is_alone=number % 3 != 0)
             log.flush()
-            seen.append((found, state(log)))
+            seen.append((found, log_state(log)))
             log.close()
         assert seen[0] == seen[1]
 

@@ -104,3 +104,20 @@ def contents(log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes
             end = each.last_offset + 1
         offset = end
     return found
+
+
+def log_state(log: UnifiedLog) -> list[Any]:
+    """Return what must not differ between two logs with the same history: producers, files, limits."""
+    producers = [
+        (
+            each.producer_id,
+            each.epoch,
+            each.last_timestamp_ms,
+            each.transaction_first_offset,
+            [tuple(known) for known in each.batches],
+        )
+        for each in log.producer_state.producers.values()
+    ]
+    files = {path.name: path.read_bytes() for path in sorted(log.dir.iterdir()) if path.is_file()}
+    end, mark, stable, start, _, unstable = log.limits
+    return [producers, files, end, mark, stable, start, unstable, log.max_timestamp_offset()]
