@@ -8,9 +8,14 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 import numpy as np
+import pyarrow as pa
 
 from tests.spark.access_lines import PHASES, topic
+from tests.spark.folded import cells
 from tests.spark.searched import HOURS, findings, named, steady
+from twisted_kafka_spark import views
+from twisted_kafka_spark.cells.kinds import MINUTE_S
+from twisted_kafka_spark.findings.find import find
 from twisted_kafka_spark.findings.steps import segment
 
 DAY = range(HOURS * 60)
@@ -87,6 +92,20 @@ def test_weaker_acks_are_named(acks: int) -> None:
 def test_acks_that_a_client_always_mixes_are_no_finding() -> None:
     lines = steady(DAY, v=2, acks=-1, client_id="both") + steady(range(0, 360, 30), v=2, acks=1, client_id="both", each=4)
     assert "weaker-acks" not in names(lines)
+
+
+def test_acks_that_are_unknown_at_first_are_no_change() -> None:
+    before, after = steady(range(180), client_id="pay"), steady(range(180, 360), v=2, acks=1, client_id="pay")
+    assert "weaker-acks" not in names(before + after)
+
+
+def test_acks_that_an_earlier_rollup_lacks_are_no_change() -> None:
+    earlier, later = (cells(steady(hours, v=2, acks=1, client_id="pay")) for hours in (range(180), range(180, 360)))
+    for name in ("acks_0", "acks_1", "acks_all", "aborted"):
+        at = earlier.column_names.index(name)
+        earlier = earlier.set_column(at, earlier.field(at), pa.nulls(len(earlier), pa.int64()))
+    found = find(views.compute(pa.concat_tables([earlier, later]), MINUTE_S))
+    assert "weaker-acks" not in {each.name for each in found}
 
 
 def test_a_group_of_two_applications_is_named() -> None:

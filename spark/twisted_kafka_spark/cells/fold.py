@@ -491,6 +491,7 @@ def _measures(frame: Frame) -> dict[str, Numbers]:
         "empty": (moved["bytes"] == 0) * weight,
         "acks_0": (frame.acks == 0) * weight,
         "acks_1": (frame.acks == 1) * weight,
+        "acks_all": (frame.acks == -1) * weight,
         "aborted": _aborted(frame) * weight,
         **{name: values * weight for name, values in (amounts | moved).items()},
     }

@@ -81,6 +81,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("partitions", "max"),
     Measure("acks_0"),
     Measure("acks_1"),
+    Measure("acks_all"),
     Measure("aborted"),
     Measure("delivery_count", "max"),
     Measure("first_epoch", "min"),
@@ -161,7 +162,7 @@ KINDS: dict[str, Kind] = {
     "persons": Kind(
         SLOT_S,
         (*CLIENT, "api"),
-        (*_SLOT, "acks_0", "acks_1", "aborted", "total_us", "local_us", "remote_us", "send_us", "throttle_us", *_ENDS),
+        (*_SLOT, "acks_0", "acks_1", "acks_all", "aborted", "total_us", "local_us", "remote_us", "send_us", "throttle_us", *_ENDS),
         name=CLIENT,
     ),
     "failures": Kind(MINUTE_S, ("node", "api", "error", *_NAMED_FAILURE), ("requests", *_ENDS), name=_NAMED_FAILURE),
@@ -200,8 +201,8 @@ KINDS: dict[str, Kind] = {
 - `transactions` has what happened to the transactions of an id (`transactions.EVENTS`), and their durations.
 - `logins` are logins that failed, with the client's address in `note`.
 - `nodes` has the times of each broker; its `api` is null for all APIs but Produce and Fetch.
-- `persons` has what a client did in five minutes, by API, how many writes asked for acks of 0 or of 1, and how many
-  transactions it aborted.
+- `persons` has what a client did in five minutes, by API, how many writes asked for acks of 0, of 1 and of all, and how many
+  transactions it aborted. Writes of which the log lacks the acks are in none of the three.
 - `failures` are requests that failed, with the first topic that failed, and the client's address in `note`.
 - `lineage` has who reads and writes a topic: Produce, Fetch, and commits of groups.
 - `members` has what members of groups do, with the member's id in `note`, and the first and last generation, or epoch, of

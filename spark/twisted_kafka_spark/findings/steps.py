@@ -280,11 +280,12 @@ def weaker_acks(tables: Tables) -> Iterator[Finding]:
     grid = tables.grids.persons
     found: list[tuple[Who, int, Span, float]] = []
     for row in grid.rows(api="Produce"):
-        requests, weak = grid["requests"][row], grid["acks_0"][row] + grid["acks_1"][row]
-        if not weak.sum() or weak.sum() == requests.sum():
+        weak, strong = grid["acks_0"][row] + grid["acks_1"][row], grid["acks_all"][row]
+        if not weak.sum() or not strong.sum():
             continue
-        active = requests > 0
-        share = np.divide(weak, requests, out=np.zeros_like(weak), where=active)
+        known = weak + strong  # not that of older lines and rollups
+        active = known > 0
+        share = np.divide(weak, known, out=np.zeros_like(weak), where=active)
         places = np.flatnonzero(active)
         of_active = runs(share[places] > (_STRONG + _WEAK) / 2)
         if len(of_active) != 1:
@@ -297,7 +298,7 @@ def weaker_acks(tables: Tables) -> Iterator[Finding]:
             not is_clear
             or active[before].sum() < _LEAST_SLOTS
             or active[inside].sum() < _LEAST_SLOTS
-            or min(requests[before].sum(), weak[inside].sum()) < _LEAST_WRITES
+            or min(known[before].sum(), weak[inside].sum()) < _LEAST_WRITES
         ):
             continue
         acks = 0 if grid["acks_0"][row].sum() > grid["acks_1"][row].sum() else 1

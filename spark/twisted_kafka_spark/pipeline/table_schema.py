@@ -92,6 +92,7 @@ _MEASURE_MEANINGS = {
     "partitions": "highest id of a partition, plus one",
     "acks_0": "writes with acks=0",
     "acks_1": "writes with acks=1",
+    "acks_all": "writes with acks=all",
     "aborted": "transactions that the client aborted",
     "delivery_count": "the highest delivery count of a record",
     "first_epoch": "the first generation, or epoch, of the members of a group; 2<sup>40</sup> if none is known",
