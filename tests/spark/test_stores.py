@@ -248,8 +248,11 @@ def test_a_rollup_that_is_replaced_while_it_is_read_is_read_again(
         found = listed(*arguments)
         monkeypatch.setattr(store, "read", listed)
         rolled(one_hour_more, out, spark)
+        assert not file.exists()
         return found
 
+    (file,) = out.glob("rollup=*/date=*/hour=*/*.parquet")
+    monkeypatch.setattr(store, "MOST_PARTS", 1)  # so that the second file of the hour is merged with the first one
     monkeypatch.setattr(store, "read", replaced_meanwhile)
     assert run(spark, Job(paths=[str(out)], is_merge=True))["total"]["requests"] == 6
 
