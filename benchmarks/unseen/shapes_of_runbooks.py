@@ -271,7 +271,7 @@ def sent_again(plan: Plan) -> Expected:
 
 
 def transactions_abort(plan: Plan) -> Expected:
-    """After a change in what it calls, a service aborts most of its transactions."""
+    """After a change in a service behind it, a service aborts most of its transactions."""
     producer, (first, last), share = plan.transactional(), plan.span(60, 240), plan.draw.uniform(0.6, 1.0)
 
     def aborts(request: Request) -> Iterable[Request]:
