@@ -13,7 +13,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, text
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, several, text, the_only
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, runs, span_of
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def _silent(tables: Tables, together: list[_Silence]) -> Finding:
             "clients": f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:3])}" if clients[1:] else None,
             "principal": one.principal if len({each[1] for each in clients}) == 1 else None,
             "apis": ", ".join(apis),
-            "topic": topics[0] if len(topics) == 1 else None,
-            "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+            "topic": the_only(topics),
+            "topics": several(topics),
             "group_id": _group_of(tables, clients),
             "minutes": (span.last - span.first) // MINUTE + 1,
             "usual per minute": round(one.usual, 1),
@@ -273,7 +273,7 @@ def _absent(tables: Tables, axis: Axis, together: list[_Away]) -> Finding:
         f"{who} answered no request for {minutes} minutes, {text(span.first)} to {text(span.last)}"
         + ("" if is_over else ", and is not back" if len(nodes) == 1 else ", and are not back"),
         {
-            "node": nodes[0] if len(nodes) == 1 else None,
+            "node": the_only(nodes),
             "brokers": listed if nodes[1:] else None,
             "minutes": minutes,
             "usual per minute": round(usual),
@@ -392,7 +392,7 @@ def unread_topics(tables: Tables, known: list[Finding]) -> Iterator[Finding]:
             f"Nobody reads topic {topic} any more since {from_us(int(last))}; it is still written",
             {
                 "topic": topic,
-                "client_id": who[0] if len(who) == 1 else None,
+                "client_id": the_only(who),
                 "last readers": ", ".join(who[:3]),
                 "fetches before": int(requests),
             },

@@ -11,7 +11,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, text
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, several, text, the_only
 from twisted_kafka_spark.findings.runs import runs
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _new_principals(tables: Tables, history: History) -> Iterator[Finding]:
             f"{row['principal']} was not seen in the {len(history.dates)} days before",
             {
                 "principal": row["principal"],
-                "address": from_where[0] if len(from_where) == 1 else None,
+                "address": the_only(from_where),
                 "addresses": ", ".join(from_where[:3]) if from_where[1:] else None,
                 "requests": row["requests"],
                 "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics else None,
@@ -72,9 +72,9 @@ def _new_readers(tables: Tables, history: History) -> Iterator[Finding]:
             f"{len(history.dates)} days",
             {
                 "principal": principal,
-                "client_id": clients[0] if len(clients) == 1 else None,
-                "topic": topics[0] if len(topics) == 1 else None,
-                "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+                "client_id": the_only(clients),
+                "topic": the_only(topics),
+                "topics": several(topics),
                 "readers before": ", ".join(sorted(history.readers[topics[0]])[:3]),
             },
             equal(principal=principal, api="Fetch"),

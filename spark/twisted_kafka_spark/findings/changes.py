@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import Finding, equal, from_us
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us, the_only
 from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.kafka_names import ADMINISTRATION
 
@@ -61,11 +61,11 @@ def _changed(principal: str | None, session: list[Row]) -> Finding:
         f"{principal} sent {' and '.join(apis[:3])}{about}, {first}",
         {
             "principal": principal,
-            "client_id": clients[0] if len(clients) == 1 else None,
-            "address": from_where[0] if len(from_where) == 1 else None,
+            "client_id": the_only(clients),
+            "address": the_only(from_where),
             "addresses": ", ".join(from_where[:3]) if from_where[1:] else None,
             "apis": ", ".join(apis),
-            "topic": topics[0] if len(topics) == 1 else None,
+            "topic": the_only(topics),
             "about": ", ".join(subjects[:8]) or None,
             "requests": sum(row["requests"] for row in session),
             "failed": refused,
@@ -195,7 +195,7 @@ def _broad_reader(tables: Tables, who: tuple[Any, Any], rows: list[Row], topics:
         {
             "principal": principal,
             "client_id": client_id,
-            "address": new[0] if len(new) == 1 else None,
+            "address": the_only(new),
             "addresses": ", ".join(new[:3]) if new[1:] else None,
             "topics": f"{len(topics)}: {', '.join(sorted(topics)[:3])} ...",
             "topics that others read": of_others,

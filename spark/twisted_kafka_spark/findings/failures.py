@@ -13,7 +13,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS, OTHER_REFUSALS, TOPIC_REFUSAL
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, quoted, spans, text, unusual
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, quoted, spans, text, the_only, unusual
 from twisted_kafka_spark.findings.runs import Run, runs, span_of
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ def _login_finding(tables: Tables, rows: Failures, **of: str) -> Finding:
             **of,
             "addresses": _several(rows, "note"),
             "attempts": attempts,
-            "client_id": clients[0] if len(clients) == 1 else None,
+            "client_id": the_only(clients),
             "clients": _several(rows, "client_id"),
             "errors": ", ".join(sorted({name[0] for name, _ in rows.top("error")})),
             "listeners": ", ".join(sorted(listeners)),

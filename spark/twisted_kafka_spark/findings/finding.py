@@ -39,6 +39,20 @@ _RECENT = 10 * MINUTE
 """A finding whose last minute is not longer ago goes on."""
 
 
+MOST_NAMED = 3
+"""Most names in the evidence of a finding about several."""
+
+
+def the_only(names: Sequence[Any]) -> Any:
+    """Return the name if there is exactly one, for evidence that says who or where it was; otherwise None."""
+    return names[0] if len(names) == 1 else None
+
+
+def several(names: Sequence[str]) -> str | None:
+    """Return the number of names and the first of them, for evidence beside ``the_only``; None for at most one."""
+    return f"{len(names)}: {', '.join(names[:MOST_NAMED])}" if names[1:] else None
+
+
 def severity(name: str) -> str:
     """Return the severity of the findings with this name."""
     return next((each for each, names in _SEVERITIES.items() if name in names), WARNING)

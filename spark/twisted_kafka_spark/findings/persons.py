@@ -10,7 +10,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, spans, text, unusual
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, spans, text, the_only, unusual
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, unusual_above
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
                     {
                         "client_id": client_id,
                         "principal": principal,
-                        "topic": topics[0] if len(topics) == 1 else None,
-                        "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+                        "topic": the_only(topics),
+                        "topics": several(topics),
                         "bytes": int(inside.sum()),
                         "MB a minute": round(inside.max() / 5 / 1e6, 2),
                         "usual MB a minute": round(median(mine) / 5 / 1e6, 3),

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.shares import Shared, by_member, by_topic
-from twisted_kafka_spark.findings.finding import Finding, equal, from_us
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us, several, the_only
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
-
-_MOST_NAMED = 3
 
 
 def share_groups(tables: Tables) -> Iterator[Finding]:
@@ -109,8 +107,8 @@ def _expired(rows: Sequence[Row]) -> Iterator[Finding]:
             f"The locks of {count:,} records of group {group} expired, {first} to {last}",
             {
                 "group_id": group,
-                "topic": topics[0] if len(topics) == 1 else None,
-                "topics": f"{len(topics)}: {', '.join(topics[:_MOST_NAMED])}" if topics[1:] else None,
+                "topic": the_only(topics),
+                "topics": several(topics),
                 **_who(members),
                 "expired": count,
                 "acquired": acquired,
@@ -128,13 +126,13 @@ def _expired(rows: Sequence[Row]) -> Iterator[Finding]:
 
 def _who(members: Sequence[Shared]) -> dict[str, Any]:
     """Return the evidence of who it was, the member with the most records first."""
-    one = members[0] if len(members) == 1 else None
+    one = the_only(members)
     clients = list(dict.fromkeys(str(each.client_id) for each in members if each.client_id is not None))
     principals = list(dict.fromkeys(each.principal for each in members if each.principal is not None))
     return {
         "member_id": one.member_id if one is not None else None,
-        "members": f"{len(members)}: {', '.join(str(each.member_id) for each in members[:_MOST_NAMED])}" if members[1:] else None,
-        "client_id": clients[0] if len(clients) == 1 else None,
-        "clients": f"{len(clients)}: {', '.join(clients[:_MOST_NAMED])}" if clients[1:] else None,
-        "principal": principals[0] if len(principals) == 1 else None,
+        "members": several([str(each.member_id) for each in members]),
+        "client_id": the_only(clients),
+        "clients": several(clients),
+        "principal": the_only(principals),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.absent import service_of
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, text
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
 from twisted_kafka_spark.findings.persons import is_about, span_of_client, topics_of
 from twisted_kafka_spark.findings.runs import Run, median, rolling, runs
 
@@ -259,7 +259,7 @@ def _changed_load(tables: Tables, together: list[_Step]) -> Finding:
             "client_id": main.who[0] if len(clients) == 1 else None,
             "clients": f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:_MOST_TOGETHER])}" if clients[1:] else None,
             "principal": main.who[1],
-            "topic": topics[0] if len(topics) == 1 else None,
+            "topic": the_only(topics),
             f"{unit} before": round(main.before * scale, 1),
             f"{unit} after": round(main.after * scale, 1),
         },
@@ -333,8 +333,8 @@ def _weaker(tables: Tables, together: list[tuple[Who, int, Span, float]]) -> Fin
             "client_id": who[0] if len(together) == 1 else None,
             "clients": f"{len(names)}: {', '.join(map(str, names[:_MOST_TOGETHER]))}" if names[1:] else None,
             "principal": who[1],
-            "topic": topics[0] if len(topics) == 1 else None,
-            "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+            "topic": the_only(topics),
+            "topics": several(topics),
             "acks before": "all",
             "acks after": acks,
             "writes since": round(writes),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.absent import service_of
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import Finding, equal, from_us
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us, several, the_only
 from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def _strange(tables: Tables, row: Row, addresses: list[str], libraries: list[str
         {
             "principal": who[1],
             "client_id": who[0],
-            "address": addresses[0] if len(addresses) == 1 else None,
+            "address": the_only(addresses),
             "addresses": ", ".join(addresses[:3]) if addresses[1:] else None,
             "software": f"{row['software']} {row['software_version']}",
             "software before": ", ".join(libraries),
             "does": ", ".join(does) or None,
-            "topic": topics[0] if len(topics) == 1 else None,
-            "topics": f"{len(topics)}: {', '.join(topics[:3])}" if topics[1:] else None,
+            "topic": the_only(topics),
+            "topics": several(topics),
             "requests": row["requests"],
         },
         equal(principal=who[1], client_id=who[0]),
@@ -111,8 +111,8 @@ def mixed_groups(tables: Tables) -> Iterator[Finding]:
             {
                 "group_id": group,
                 "principal": newest,
-                "client_id": clients[0] if len(clients) == 1 else None,
-                "clients": f"{len(clients)}: {', '.join(clients[:3])}" if clients[1:] else None,
+                "client_id": the_only(clients),
+                "clients": several(clients),
                 "other members": ", ".join(sorted({str(row["client_id"]) for row in others})[:3]),
                 "requests": sum(row["requests"] for row in rows),
             },
@@ -187,8 +187,8 @@ def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, 
         f"{principal} {did} {len(names):,} {kind}, {from_us(first)} to {from_us(last)}",
         {
             "principal": principal,
-            "client_id": clients[0] if len(clients) == 1 else None,
-            "clients": f"{len(clients)}: {', '.join(clients[:3])}" if clients[1:] else None,
+            "client_id": the_only(clients),
+            "clients": several(clients),
             "api": api,
             kind: f"{len(names):,}: {', '.join(name.removeprefix('topic ') for name in names[:3])} ...",
             "an hour": round(len(names) / max((last - first) / _HOUR_US, 1 / 60), 1),
@@ -232,7 +232,7 @@ def new_topics(tables: Tables) -> Iterator[Finding]:
             f"{who} began to write topic {topic}, which nobody used before, {from_us(first)}",
             {
                 "topic": topic,
-                "client_id": clients[0] if len(clients) == 1 else None,
+                "client_id": the_only(clients),
                 "clients": ", ".join(map(str, clients[:3])) if clients[1:] else None,
                 "principal": principal,
                 "topics before": ", ".join(old[:3]),

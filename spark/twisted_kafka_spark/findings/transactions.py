@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, text
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, several, text, the_only
 from twisted_kafka_spark.findings.runs import Run, minute_of, runs
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _abort_for_some_time(tables: Tables, told: set[tuple[str | None, str | None]
                 f"{count:,} of {whole:,} transactions of {_whose(clients, principal)} were aborted, "
                 f"{text(span.first)} to {text(span.last)}",
                 {
-                    "transactional_id": ids[0] if len(ids) == 1 else None,
-                    "transactional ids": f"{len(ids)}: {', '.join(ids[:3])}" if ids[1:] else None,
-                    "client_id": clients[0] if len(clients) == 1 else None,
+                    "transactional_id": the_only(ids),
+                    "transactional ids": several(ids),
+                    "client_id": the_only(clients),
                     "clients": ", ".join(map(str, clients[:3])) if clients[1:] else None,
                     "principal": principal,
                     "aborted": count,
