@@ -120,6 +120,7 @@ def test_pytest_has_rewritten_nothing_of_the_broker(kafka):
 """
 
 
+@pytest.mark.slow
 def test_the_plugin_is_found_and_pytest_rewrites_nothing_of_the_broker(tmp_path: Path) -> None:
     """With the metadata that the wheel has; `.ci/smoke.py` installs the wheel itself."""
     site = tmp_path / "site"
@@ -232,6 +233,7 @@ def test_the_package_tells_the_version_that_is_installed(monkeypatch: pytest.Mon
     assert twisted_kafka.__version__ == "0+unknown"
 
 
+@pytest.mark.slow
 def test_a_tag_sets_the_versions_of_all_distributions(tmp_path: Path) -> None:
     """A package index takes them: they have no local part."""
     clone = tmp_path / "clone"

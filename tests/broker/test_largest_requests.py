@@ -131,7 +131,7 @@ def _compare(count: int, *, is_denied: bool = False) -> None:
             gc.enable()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_processor_time_grows_as_a_request() -> None:
     _compare(3_000)
 

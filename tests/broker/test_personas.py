@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import twisted_kafka
+from tests.support.budget import covering
 from tests.support.clients.clients import (
     read_aiokafka,
     read_confluent,
@@ -25,6 +26,11 @@ from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopi
 NAMES = ("0.11", "2.8", "3.9", "4.1", "4.2", "4.4")
 
 
+CLIENTS: dict[str, tuple[Any, Any]] = {
+    "kafka-python": (send_kafka_python, read_kafka_python),
+    "librdkafka": (send_confluent, read_confluent),
+    "aiokafka": (send_aiokafka, read_aiokafka),
+}
 FEATURES = ["group.version", "share.version", "streams.version", "transaction.version"]
 
 
@@ -102,14 +108,11 @@ def test_it_is_for_a_broker_that_runs_alone() -> None:
 
 
 @pytest.mark.clients
-@pytest.mark.parametrize(
-    ("send", "read"),
-    [(send_kafka_python, read_kafka_python), (send_confluent, read_confluent), (send_aiokafka, read_aiokafka)],
-    ids=["kafka-python", "librdkafka", "aiokafka"],
-)
-def test_real_clients_produce_and_consume_in_a_group(played: Any, send: Any, read: Any) -> None:
+@pytest.mark.parametrize(("played", "client"), covering(NAMES, CLIENTS), indirect=["played"])
+def test_real_clients_produce_and_consume_in_a_group(played: Any, client: str) -> None:
     pytest.importorskip("confluent_kafka")
     _, broker = played
+    send, read = CLIENTS[client]
     topic = f"topic-{send.__name__}"
     send(broker.bootstrap_servers, topic, [b"one", b"two"])
     assert read(broker.bootstrap_servers, topic, 2, f"group-{topic}") == [b"one", b"two"]

@@ -66,6 +66,7 @@ def test_what_is_acknowledged_outlives_its_leader(members: Members, tmp_path: Pa
     eventually(lambda: content(tmp_path, 1) == content(tmp_path, 2) == content(tmp_path, 3))
 
 
+@pytest.mark.slow
 def test_groups_and_their_offsets_move_with_their_leader(members: Members) -> None:
     for broker_id in (1, 2):
         members.start(broker_id, offsets_topic_replication_factor=2, **FAST)

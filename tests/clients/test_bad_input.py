@@ -117,6 +117,7 @@ def test_nonsense_closes_its_connection_with_one_line(
     assert read_confluent(broker.bootstrap, TOPIC, 1) == [b"x"]
 
 
+@pytest.mark.slow
 def test_random_bytes(broker: ServedBroker) -> None:
     dice = random.Random(5)
     for _ in range(50):

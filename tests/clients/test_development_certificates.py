@@ -44,7 +44,8 @@ def test_librdkafka(made: Path, bootstrap: str) -> None:
     assert found == VALUES
 
 
-@pytest.mark.parametrize("kind", ["PKCS12", *(pytest.param(each, marks=pytest.mark.slow) for each in ("JKS", "PEM"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS", "PEM"])
 def test_javas_clients(made: Path, bootstrap: str, kind: str, tmp_path: Path) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.support.clients.clients import read_confluent
@@ -14,6 +15,7 @@ LIMIT_BYTES = 2_000_000
 """No file of the broker may grow beyond this: to it, that is a write error as a full disk is one."""
 
 
+@pytest.mark.slow
 def test_broker_without_any_directory_left_gives_up_and_loses_nothing(tmp_path: Path) -> None:
     broker = ServedBroker(tmp_path / "data")
     broker.start()

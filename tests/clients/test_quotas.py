@@ -101,6 +101,7 @@ def flowing(client: str, what: str, broker: ServedBroker, topic: str, client_id:
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_producer_is_held_and_another_is_not(start_broker: Callable[..., ServedBroker]) -> None:
     """A short look at what the slow tests take a minute for."""
     limited = Limited(start_broker, "quota.window.num=2")

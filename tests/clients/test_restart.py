@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.budget import first_of
 from tests.support.clients.clients import new_group, read_confluent, read_kafka_python, send_confluent
 from tests.support.clients.served import ServedBroker
 
 VALUES = [b"value %d " % number + b"x" * (number % 200) for number in range(20_000)]
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", first_of(["kill", "stop"]))
 def test_acknowledged_values_and_offsets_survive(start_broker: Callable[..., ServedBroker], how: str) -> None:
     broker = start_broker("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=4", "log.segment.bytes=1000000")
     group = new_group()

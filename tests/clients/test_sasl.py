@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.clients.logins import REFUSED_S, can_list_topics, is_refused, succeeds
-from tests.support.budget import covering, patient
+from tests.support.budget import covering, first_of, patient
 from tests.support.certificates import KEY_PASSWORD, Authority
 from tests.support.clients.clients import (
     JAVA_TOOLS,
@@ -159,7 +159,7 @@ def test_a_wrong_password_and_a_wrong_mechanism_do_not_get_in(sasl: Sasl, client
     assert "Failed authentication with" in sasl.broker.output.read_text()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_kcat(sasl: Sasl) -> None:
     """Not SCRAM: librdkafka before 2.6.1 repeats a nonce wrongly, and no broker that checks it (CVE-2024-56128) lets it in."""
     if kcat() is None:
@@ -173,7 +173,7 @@ def test_kcat(sasl: Sasl) -> None:
         assert not succeeds([*command, "-m", str(int(REFUSED_S)), "-X"], f"sasl.password={WRONG}", b"1 brokers")
 
 
-@pytest.mark.parametrize("mechanism", [*(pytest.param(each, marks=pytest.mark.slow) for each in MECHANISMS[:-1]), MECHANISMS[-1]])
+@pytest.mark.parametrize("mechanism", first_of(MECHANISMS[::-1]))
 def test_kafkajs(sasl: Sasl, mechanism: str) -> None:
     if not kafkajs_ready():
         pytest.skip("needs node and kafkajs")
@@ -204,7 +204,8 @@ def java_settings(sasl: Sasl, name: str, protocol: str, mechanism: str, password
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mechanism", [*(pytest.param(each, marks=pytest.mark.slow) for each in MECHANISMS[:-1]), MECHANISMS[-1]])
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_java(sasl: Sasl, mechanism: str) -> None:
     if java_class_path() is None:
         pytest.skip("needs Java and Maven")
@@ -345,7 +346,7 @@ def bearing(client: str, bearer: Callable[[], str]) -> dict[str, Any]:
     return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": AsyncProvider()}
 
 
-@pytest.mark.parametrize("client", SENDERS)
+@pytest.mark.parametrize("client", first_of(SENDERS))
 def test_each_client_logs_in_with_a_signed_token(sasl: Sasl, client: str) -> None:
     settings = bearing(client, sasl.bearer)
     SENDERS[client](sasl.plain_text, f"oauth.{client}", VALUES, **settings)

@@ -374,6 +374,7 @@ class Living:
         assert self.broker.stop() == 0
 
 
+@pytest.mark.slow
 def test_no_secret_is_in_the_log(life: Life) -> None:
     text = life.broker.output.read_bytes()
     assert life.vault.found_in(text) == []

@@ -87,6 +87,7 @@ def test_a_user_may_do_what_the_administrator_allows(settings_of: Callable[..., 
     assert read(alice, group) == b"value"
 
 
+@pytest.mark.slow
 def test_who_does_not_know_the_password_gets_nothing(settings_of: Callable[..., dict[str, Any]]) -> None:
     with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN|_AUTHENTICATION"):
         AdminClient(settings_of("admin", "guess")).list_topics(timeout=3)

@@ -188,6 +188,7 @@ def test_consume_transform_produce(broker: ServedBroker) -> None:
     assert read(broker, target) == [f"t{number}" for number in range(10)]
 
 
+@pytest.mark.slow
 def test_a_killed_broker_finishes_what_was_decided_and_aborts_what_was_left(tmp_path: Path) -> None:
     broker = ServedBroker(
         tmp_path / "data",

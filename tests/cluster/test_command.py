@@ -63,6 +63,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_it_serves_from_all_brokers_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     needs_zookeeper()
     with running(tmp_path) as (process, addresses, pids):

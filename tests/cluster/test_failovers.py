@@ -37,6 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_leaders_and_controllers_are_killed(cluster: Cluster, load_on: LoadOn) -> None:
     cluster.create_topic("few", PARTITIONS, 3)
     load = load_on("few", PARTITIONS, pause_s=0.05)

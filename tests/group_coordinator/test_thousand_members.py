@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import first_of
 from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.group_coordinator.requests import Client, Sender, SyncRequest
 from twisted_kafka.protocol.messages.consumer_groups import (
@@ -134,7 +135,7 @@ def consumer(members: Any) -> Any:
     return joined, settled, beaten, one_more
 
 
-@pytest.mark.parametrize("protocol", [classic, consumer])
+@pytest.mark.parametrize("protocol", first_of([classic, consumer]))
 def test_work_grows_with_the_members(protocol: Any) -> None:
     for few, many in zip(protocol(FEW), protocol(MANY), strict=True):
         assert many.lines < LINEAR * few.lines

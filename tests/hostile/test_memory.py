@@ -43,7 +43,7 @@ def test_a_gigabyte_before_login_costs_less(tmp_path: Path, form: Callable[..., 
     assert grown_bytes(tmp_path / "data", form, sasl=True) <= MOST_BEFORE_LOGIN_BYTES
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_clients_leave_behind_costs_little_memory(tmp_path: Path) -> None:
     broker = BrokerUnderAttack(tmp_path / "data")
     try:

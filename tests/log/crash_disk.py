@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support.budget import share_of
+from tests.support.budget import STRIDE, share_of
 from twisted_kafka.world.machine.durable import Directory, DurableTree
 
 WATCHED = (
@@ -222,8 +222,8 @@ def deaths(
 ) -> Iterator[Path]:
     """Yield what power failures before each step of ``live`` leave, a share of ``seeds`` for each; ``prepare`` makes the start.
 
-    With ``loses_each``, also what is left without one of the unsynced changes of directories, each in turn. Each time it is a
-    directory of its own, in which ``disk`` is the one that fails.
+    With ``loses_each``, also what is left without one of the unsynced changes of directories: a share of them, each in turn. Each
+    time it is a directory of its own, in which ``disk`` is the one that fails.
     """
     seeds = share_of(seeds)
     for step in itertools.count(first_step):
@@ -232,6 +232,8 @@ def deaths(
             loses = seed - seeds if seed >= seeds else None
             if loses is not None and not (loses_each and loses < unsynced):
                 break
+            if loses is not None and (step + loses) % STRIDE:
+                continue
             root = directory / f"{step}-{seed}"
             (root / "disk").mkdir(parents=True)
             prepare(root)

@@ -882,6 +882,7 @@ def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path: Path) -> No
         assert_in_one_place(log)
 
 
+@pytest.mark.long
 @pytest.mark.whole_transfers
 def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path: Path) -> None:
     def prepare(root: Any) -> None:

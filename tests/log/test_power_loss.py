@@ -23,7 +23,7 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.log_managers import Broker, end_all_brokers
-from tests.support.budget import share_of
+from tests.support.budget import first_of, share_of
 from tests.support.logs import NOW_MS, Bench, abort, append, contents
 from twisted_kafka.log.directories import log_directory
 from twisted_kafka.log.files import sync_directory, sync_file
@@ -821,7 +821,7 @@ def test_a_replica_is_somewhere_wherever_its_move_dies(tmp_path: Path) -> None:
         manager.shutdown()
 
 
-@pytest.mark.parametrize("action", ["recovery", "truncation", "full truncation"])
+@pytest.mark.parametrize("action", first_of(["recovery", "truncation", "full truncation"], 2))
 def test_no_hole_is_left_wherever_segments_are_dropped(tmp_path: Path, action: str) -> None:
     """Recovery drops those after a torn batch, a truncation those after its offset, one after the other."""
     values = [b"%d" % number for number in range(12)]

@@ -399,6 +399,7 @@ def test_a_change_that_is_too_large_is_refused_before_it_breaks_the_connection(c
     assert proxy.connections == connections
 
 
+@pytest.mark.slow
 def test_many_nodes_below_one_are_deleted_in_several_transactions(cluster: Cluster) -> None:
     store, _, other = cluster
     store.create("/deep/er", make_parents=True)

@@ -149,7 +149,7 @@ def hostile_bodies() -> Iterable[tuple[type[Message], int, bytes]]:
     yield HeartbeatRequest, 4, b"\x01\0\0\0\0\x01\0" + varint_bytes(20_000) + tags
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_memory_stays_within_a_small_multiple_of_the_frame() -> None:
     for cls, version, data in hostile_bodies():
         cls.decode(cls().encode(version), version)  # compile outside of the measurement

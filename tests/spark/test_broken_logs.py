@@ -31,6 +31,7 @@ def lines(first: int, count: int = 10) -> str:
     return "".join(line("Fetch", at % 60, sequence=at, topics=[topic("orders", at)]) for at in range(first, first + count))
 
 
+@pytest.mark.slow
 def test_of_damaged_files_the_rest_is_reported(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "node-1-000001.jsonl").write_text(lines(0))
     many = "".join(line("Fetch", at % 60, sequence=at, client_id=os.urandom(9).hex()) for at in range(1000, 5000))
@@ -139,6 +140,7 @@ def test_damaged_files_of_repeated_lines_are_told_once(spark: Any, tmp_path: Pat
     assert (source["lines"], source["repeated_lines"]) == ({"read": 10, "garbled": 1}, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_one_whole", [True, False])
 def test_damaged_parquet_is_told_and_the_rest_reported(spark: Any, tmp_path: Path, has_one_whole: bool) -> None:
     whole = archived(tmp_path / "archived").read_bytes()

@@ -95,8 +95,9 @@ def test_lines_of_many_minutes_are_counted_by_minute() -> None:
     assert latest_us(0) > latest_us(-1) > LATEST_US - 400 * 24 * HOUR_US
 
 
-@pytest.mark.parametrize("wrong", [IN_2099, pytest.param(IN_1970, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("form", ["jsonl", pytest.param("parquet", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [IN_2099, IN_1970])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_a_report_names_the_broker_and_keeps_its_axis(spark: Any, tmp_path: Path, wrong: str, form: str) -> None:
     folder = tmp_path / "log" / FOLDER
     folder.mkdir(parents=True)
@@ -134,7 +135,8 @@ def with_errors(first: int, end: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("is_first", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_first", [True, False])
 def test_a_line_that_is_ahead_of_this_machine_ends_no_minute(spark: Any, tmp_path: Path, is_first: bool) -> None:
     """Half an hour, which a zone or a slow clock may explain: it keeps its time."""
     following = Following(spark, tmp_path / "rolled", now=lambda: HOUR * 3600 + 1740)

@@ -60,6 +60,7 @@ def test_the_brokers_parquet_has_the_jobs_columns() -> None:
     assert arrow_schema().equals(record_schema())
 
 
+@pytest.mark.slow
 def test_a_report_of_both_archives_equals_that_of_the_lines(spark: Any, tmp_path: Path) -> None:
     from twisted_kafka_spark.pipeline.job import Job, run
 

@@ -202,6 +202,7 @@ def test_exactly_the_incident_is_found() -> None:
             assert found[0].advice.endswith(".")
 
 
+@pytest.mark.slow
 def test_no_finding_below_the_threshold() -> None:
     for title, (_, _, quiet) in CASES.items():
         with case(title):

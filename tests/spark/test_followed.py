@@ -114,6 +114,7 @@ def answers(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "source": document["source"]["lines"]}
 
 
+@pytest.mark.slow
 def test_a_report_on_what_was_followed_says_what_the_lines_say(spark: Any, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "rolled"
     log.mkdir()

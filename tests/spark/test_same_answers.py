@@ -78,6 +78,7 @@ def answers(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_rollups_of_hours_say_what_the_lines_say(spark: Any, tmp_path: Path) -> None:
     log, rolled = written(tmp_path / "log", 1), str(tmp_path / "rolled")
     whole = run(spark, Job(paths=[str(log)]))

@@ -42,6 +42,7 @@ def test_the_public_names_are_documented_and_there() -> None:
         twisted_kafka_spark.other  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_session_of_somebody_else_keeps_its_time_zone(spark: Any, tmp_path: Path) -> None:
     log, zone = written(tmp_path / "log"), "spark.sql.session.timeZone"
     theirs = spark.newSession()

@@ -54,6 +54,7 @@ def test_a_file_url_gives_the_same_files(spark: Any, log: Path) -> None:
     assert {part: url[part] for part in PARTS} == {part: plain[part] for part in PARTS}
 
 
+@pytest.mark.slow
 def test_a_file_system_of_hadoop_is_read_and_written_by_spark(spark: Any, log: Path, tmp_path: Path) -> None:
     mounted = "fs.viewfs.mounttable.logs.link./"
     out = tmp_path / "out"
@@ -180,7 +181,8 @@ def one_hour(directory: Path, node: int, requests: int) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("runs", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [2, 3])
 def test_logs_with_names_of_their_own_share_a_directory_of_rollups(spark: Any, tmp_path: Path, runs: int) -> None:
     out = tmp_path / "rolled"
     for node, requests in ((1, 5), (2, 7), (1, 6))[:runs]:  # the first broker's hour may be written again

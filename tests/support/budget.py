@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-SHARE = float(os.environ.get("TEST_SHARE", "0.15"))
-"""``make test-unit`` sets 0.1, ``make test`` leaves it as it is, ``make test-all`` sets 1."""
+SHARE = float(os.environ.get("TEST_SHARE", "0.1"))
+"""``make test-all`` sets 1."""
 STRIDE = max(1, round(1 / SHARE))
 """Tests whose steps are slow stop the machine at every STRIDE-th step."""
 
@@ -26,6 +26,11 @@ def patient(seconds: S) -> S:
 def share_of(count: int) -> int:
     """Return how many of ``count`` seeds or examples to try: at least one."""
     return max(1, round(count * SHARE))
+
+
+def first_of(values: Iterable[object], count: int = 1) -> list[Any]:
+    """Return the values for ``parametrize``; ``make test`` runs the first ``count`` of them. The others are marked slow."""
+    return [pytest.param(each, marks=[] if number < count else [pytest.mark.slow]) for number, each in enumerate(values)]
 
 
 def covering(*axes: Iterable[object]) -> list[Any]:

@@ -56,7 +56,7 @@ def test_a_broker_starts_again_in_its_directory(tmp_path: Path) -> None:
     assert "started twice" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_log_is_durable() -> None:
     run_tests(*QUICK, timeout_s=patient(100))
 

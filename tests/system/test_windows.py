@@ -112,7 +112,7 @@ def run_tests(*paths: str, folder: Path, timeout_s: float) -> None:
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_broker_starts_again_in_its_directory(tmp_path: Path) -> None:
     done = run("-c", TWICE, str(tmp_path), folder=tmp_path, timeout_s=patient(60))
     assert "started twice" in done.stdout, done.stdout + done.stderr

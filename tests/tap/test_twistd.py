@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budget import first_of
 from tests.support.eventually import WAIT_S, eventually
 from tests.support.processes import signals_end, start_tied
 
@@ -69,7 +70,7 @@ def twistd(tmp_path: Path) -> Iterator[Twistd]:
             process.communicate(timeout=WAIT_S)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("how", first_of([signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
 def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> None:
     process, port = twistd.started()
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
@@ -85,6 +86,7 @@ def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> Non
     assert '"api":"ApiVersions"' in lines[0]
 
 
+@pytest.mark.slow
 def test_nohup_keeps_it_running(twistd: Twistd) -> None:
     process, port = twistd.started(ignored=[signal.SIGHUP])
     process.send_signal(signal.SIGHUP)
@@ -94,6 +96,7 @@ def test_nohup_keeps_it_running(twistd: Twistd) -> None:
     assert process.poll() is None
 
 
+@pytest.mark.slow
 def test_it_may_open_as_many_files_as_the_system_allows(twistd: Twistd) -> None:
     """A partition takes a descriptor, and running out of them takes a directory offline."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -115,6 +118,7 @@ def test_a_taken_port_is_one_line_and_status_1(twistd: Twistd) -> None:
     assert line.startswith(f"twistd kafka: Socket server failed to bind to 127.0.0.1:{port}: Address already in use; stop what")
 
 
+@pytest.mark.slow
 def test_an_application_file_fails_in_one_line_and_stops_with_status_0(twistd: Twistd) -> None:
     sample = (TAP / "broker.tac").read_text()
     file = twistd.folder / "broker.tac"
@@ -154,6 +158,7 @@ def test_a_locked_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     assert f"{twistd.folder}/kafka-data/log is in use" in errors
 
 
+@pytest.mark.slow
 def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
     twistd.started()
     log = twistd.folder / "log"
@@ -166,6 +171,7 @@ def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
     assert f"{twistd.folder}/kafka-data/log is in use" in line
 
 
+@pytest.mark.slow
 def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     process, _ = twistd.started("--broker-id", "3")
     process.send_signal(signal.SIGTERM)
@@ -174,6 +180,7 @@ def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> N
     assert errors == "twistd kafka: Invalid value '4' for broker.id: must be 3, as the log directories have it. " + REMEDY
 
 
+@pytest.mark.slow
 def test_a_daemons_log_may_be_rotated(twistd: Twistd) -> None:
     log = twistd.folder / "kafka.log"
     process = twistd.start("--logfile", str(log), "kafka", "--listeners", "PLAINTEXT://127.0.0.1:0")

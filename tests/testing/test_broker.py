@@ -318,6 +318,7 @@ def test_an_error_is_answered_for_one_topic_of_a_transaction_where_clients_send_
     assert (answer.error_code, fault.fired) == (29 if version > 3 else 0, 1)
 
 
+@pytest.mark.slow
 def test_a_consumer_hears_of_the_error_of_its_partition(broker: Broker) -> None:
     broker.produce("orders", ["1"])
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "-"})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.budget import patient
+from tests.support.budget import first_of, patient
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +69,7 @@ def run(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc tells what a process holds")
-@pytest.mark.parametrize("make", ["Broker()", "Broker(data_dir='data')", "Cluster(2)"])
+@pytest.mark.parametrize("make", first_of(["Cluster(2)", "Broker()", "Broker(data_dir='data')"]))
 def test_a_forked_process_keeps_nothing_and_leaves_the_data_alone(tmp_path: Path, make: str) -> None:
     program = _CHILD + _PARENT.replace("MAKE", make)
     if "data_dir" in make:
@@ -107,6 +107,7 @@ with Broker() as broker:
     assert (done.stdout, done.returncode) == ("ok\n", 0), done.stderr
 
 
+@pytest.mark.slow
 def test_the_default_reactor_is_the_applications_to_choose(tmp_path: Path) -> None:
     done = run(
         tmp_path,

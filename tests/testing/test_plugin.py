@@ -311,6 +311,7 @@ WITH_OTHERS = {
 }
 
 
+@pytest.mark.slow
 def test_it_works_beside_other_plugins(pytester: pytest.Pytester) -> None:
     there = {name: tests for name, tests in WITH_OTHERS.items() if importlib.util.find_spec(name) is not None}
     pytester.makepyfile(**{f"test_with_{name}": tests for name, tests in there.items()})
@@ -318,6 +319,7 @@ def test_it_works_beside_other_plugins(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=sum(tests.count("def test_") for tests in there.values()))
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_have_brokers_of_their_own(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     result = run(

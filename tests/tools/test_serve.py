@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import first_of
 from tests.support.eventually import WAIT_S
 from tests.support.processes import start_tied
 from twisted_kafka.system.interpreter import MEMORY_SETTINGS
@@ -56,7 +57,7 @@ def test_it_serves_leaves_no_pid_file_and_stops_cleanly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["--nonsense"], ["extra"], ["--override", "num.partitions=0"], ["--config", "/no/such/file"], ["--broker-id", ""]],
+    first_of([["--override", "num.partitions=0"], ["--nonsense"], ["extra"], ["--config", "/no/such/file"], ["--broker-id", ""]]),
     ids=" ".join,
 )
 def test_a_bad_option_ends_both_commands_alike(options: list[str], tmp_path: Path) -> None:
@@ -121,6 +122,7 @@ def test_every_command_prints_the_version(tmp_path: Path) -> None:
     assert re.fullmatch(r"twisted_kafka \d\S*\n", printed.pop())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [_SERVE, _TWISTD], ids=" ".join)
 def test_both_commands_run_with_the_memory_settings_of_the_interpreter(command: list[str], tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in MEMORY_SETTINGS}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import first_of
 from tests.support.control_client import ControlClient
 from tests.support.eventually import eventually
 from twisted_kafka.tools.main import main
@@ -82,7 +83,7 @@ def test_it_tells_its_addresses_and_ends_with_its_stdin(start: Any, folder: Path
     assert (server.process.returncode, out, err, files(folder)) == (0, "", "", [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_of([signal.SIGTERM, signal.SIGINT]))
 def test_it_ends_with_a_signal(start: Any, folder: Path, number: signal.Signals) -> None:
     server = start()
     server.process.send_signal(number)
@@ -90,6 +91,7 @@ def test_it_ends_with_a_signal(start: Any, folder: Path, number: signal.Signals)
     assert files(folder) == []
 
 
+@pytest.mark.slow
 def test_what_one_that_was_killed_leaves_is_removed_by_the_next(start: Any, folder: Path) -> None:
     killed = start()
     killed.process.kill()
@@ -99,6 +101,7 @@ def test_what_one_that_was_killed_leaves_is_removed_by_the_next(start: Any, fold
     assert left not in files(folder)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told_in_one_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -118,6 +121,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_program_that_started_it(folder: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", _PARENT, *_COMMAND],

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import first_of
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -293,7 +294,7 @@ def test_a_frozen_broker_answers_nothing_until_it_thaws(broker: Broker) -> None:
     assert list(broker.faults) == []
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", first_of(["classic", "consumer"]))
 def test_a_group_rebalances_when_the_test_says_so(broker: Broker, protocol: str) -> None:
     assigned: list[int] = []
     settings = {"group.protocol": protocol} if protocol == "consumer" else {}

@@ -24,7 +24,7 @@ def everything_is_imported() -> None:
         pass
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.usefixtures("everything_is_imported")
 def test_the_gallery_passes(pytester: pytest.Pytester) -> None:
     imports, *examples = re.findall(r"```python\n(?:# gallery\n)?(.*?)```", _GALLERY, re.DOTALL)

@@ -9,11 +9,12 @@ from twisted.logger import Logger
 
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.call import BadFormError, Call, Document, Handler, NotFoundError, Outcome, Page, Redirect, Viewer
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.events import Hub, Rendered
 from twisted_kafka.console.web.listener import PAGE_TYPE, ConsoleRequest
-from twisted_kafka.console.web.rendering import Pages, query_url, static_file
+from twisted_kafka.console.web.rendering import query_url, static_file
 from twisted_kafka.console.web.routes import GETS, HARMLESS, LIVE, OPEN, POSTS, SECTIONS, TAILS, section_of
 from twisted_kafka.console.web.sessions import new_token
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
@@ -56,7 +57,6 @@ class Application:
         self._open_session = open_session
         self._reactor = reactor
         self._submit = submit
-        self._pages = Pages()
         self._under_way = 0
         self._of_user: dict[str, int] = {}
         self.hub = Hub(reactor, submit)
@@ -154,7 +154,7 @@ class Application:
             return 200, answer.body, dict(answer.headers), ()
         # A live part leaves the notice to the next page.
         values = {"notice": self._context.notices.take(viewer.cookie), **self._values(call, answer)}
-        return answer.status, self._pages.page(answer.template, values), {}, ()
+        return answer.status, rendering.page(answer.template, values), {}, ()
 
     def _page(self, call: Call, *, is_change: bool) -> Outcome:
         """Call the page's handler; an error becomes a page."""
@@ -210,7 +210,7 @@ class Application:
         if path in TAILS:
             after = _fields(request.uri.decode("latin-1").partition("?")[2]).get("after", "")
             tail = TAILS[path](viewer, _fields(query), self._context, self._open_session, after)
-            follow = self._still_allowed(viewer, lambda: tail.render(self._pages), lambda: tail.cursor)
+            follow = self._still_allowed(viewer, tail.render, lambda: tail.cursor)
             is_open = self.hub.add(object(), request, viewer.user, follow, is_following=True)
         elif path in GETS:
             # Sessions share nothing, even those of one user: the end of one must neither end nor spare the other's streams.
@@ -253,7 +253,7 @@ class Application:
             answer = _handler(GETS, path)(call)
             if not isinstance(answer, Page):
                 return ""
-            return self._pages.live_part(answer.template, self._values(call, answer))
+            return rendering.live_part(answer.template, self._values(call, answer))
         finally:
             session.close()
 

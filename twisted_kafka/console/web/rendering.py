@@ -23,47 +23,49 @@ _TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; chars
 _DIGEST_CHARACTERS: Final = 12
 
 
-class Pages:
-    """Renders templates. Any thread may call it."""
+def page(template: str, values: Mapping[str, Any]) -> bytes:
+    """Return a page. Any thread may call it."""
+    return _environment().get_template(template).render(values).encode("utf-8", "replace")
 
-    def __init__(self) -> None:
-        self._environment = environment = Environment(
-            loader=FunctionLoader(_template),
-            autoescape=True,
-            auto_reload=False,
-            cache_size=-1,
-            finalize=_finalize,
-            lstrip_blocks=True,
-            trim_blocks=True,
-            undefined=StrictUndefined,
-        )
-        environment.filters.update(
-            named=_named,
-            pretty=lambda line: json.dumps(line, indent=1, ensure_ascii=False),
-            address=lambda host: (host or "").removeprefix("/"),
-            ago=_ago,
-            rate=shown_text.rate,
-            exact=_exact,
-            whole=_whole,
-            count=shown_text.count,
-            size=shown_text.size,
-            span=shown_text.span,
-            time=_time,
-            words=_words,
-        )
-        # Blocks are rendered alone, too, and then see no imports of their template.
-        environment.globals.update(query=query_url, spark=charts.spark, bar=charts.bar, ui_points=_points, static=_static_url)
-        environment.globals["ui"] = environment.get_template("ui.html").module
 
-    def page(self, template: str, values: Mapping[str, Any]) -> bytes:
-        """Return a page."""
-        return self._environment.get_template(template).render(values).encode("utf-8", "replace")
+def live_part(template: str, values: Mapping[str, Any]) -> str:
+    """Return the live block of a page, empty if it has none. Any thread may call it."""
+    found = _environment().get_template(template)
+    block = found.blocks.get(LIVE_BLOCK)
+    return "" if block is None else "".join(block(found.new_context(dict(values))))
 
-    def live_part(self, template: str, values: Mapping[str, Any]) -> str:
-        """Return the live block of a page, empty if it has none."""
-        found = self._environment.get_template(template)
-        block = found.blocks.get(LIVE_BLOCK)
-        return "" if block is None else "".join(block(found.new_context(dict(values))))
+
+@cache
+def _environment() -> Environment:
+    """Return what compiles the templates, each once in a process."""
+    environment = Environment(
+        loader=FunctionLoader(_template),
+        autoescape=True,
+        auto_reload=False,
+        cache_size=-1,
+        finalize=_finalize,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters.update(
+        named=_named,
+        pretty=lambda line: json.dumps(line, indent=1, ensure_ascii=False),
+        address=lambda host: (host or "").removeprefix("/"),
+        ago=_ago,
+        rate=shown_text.rate,
+        exact=_exact,
+        whole=_whole,
+        count=shown_text.count,
+        size=shown_text.size,
+        span=shown_text.span,
+        time=_time,
+        words=_words,
+    )
+    # Blocks are rendered alone, too, and then see no imports of their template.
+    environment.globals.update(query=query_url, spark=charts.spark, bar=charts.bar, ui_points=_points, static=_static_url)
+    environment.globals["ui"] = environment.get_template("ui.html").module
+    return environment
 
 
 def static_file(name: str) -> tuple[bytes, str] | None:

@@ -8,10 +8,10 @@ from typing import Any, Final
 from twisted_kafka.console.queries.records.messages import NEWEST, MessagesAsked, message, messages
 from twisted_kafka.console.queries.records.tail import tail
 from twisted_kafka.console.queries.records.values import FORMS, JSON, Shown
+from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.call import Call, Page, Viewer
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.pages.lists import needed
-from twisted_kafka.console.web.rendering import Pages
 
 COUNTS: Final = (25, 50, 100, 250)
 _USUAL_COUNT: Final = 50
@@ -68,7 +68,7 @@ class Tail:
         self._places = context.places
         self.cursor = cursor
 
-    def render(self, pages: Pages) -> str | None:
+    def render(self) -> str | None:
         """Return rows for the records since the last call, the newest first; None without any."""
         session = self._open_session(self._viewer.principal, self._viewer.address)
         try:
@@ -79,7 +79,7 @@ class Tail:
         if not part.items and not part.skipped:
             return None
         items = tuple(sorted(part.items, key=lambda each: (-each.timestamp_ms, each.partition, -each.offset)))
-        return pages.page("tail_rows.html", {"items": items, "skipped": part.skipped, "schema": self._asked.schema}).decode()
+        return rendering.page("tail_rows.html", {"items": items, "skipped": part.skipped, "schema": self._asked.schema}).decode()
 
 
 def _asked(topic: str, query: Mapping[str, str]) -> MessagesAsked:
