@@ -16,6 +16,7 @@ from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.authorization import TrustingAuthorizer
 from twisted_kafka.server.diagnoses import AdvertisedAddresses, Diagnoses, advertised_to_others
 from twisted_kafka.server.dispatch import ApiRegistry
@@ -97,7 +98,9 @@ class RequestServing:
         assert self._serving is not None, "the handlers have started"
         name = self._config.inter_broker_listener_name
         listener = name, self._config.security_protocol_map[name]
-        others = OtherBrokers(client.send, lambda broker: metadata.node(broker, name), has_authorizer=authorizer is not None)
+        others = OtherBrokers(
+            client.send, lambda broker: metadata.node(broker, name), self._clock, has_authorizer=authorizer is not None
+        )
 
         def state() -> tuple[object, ...] | None:
             generation = 0 if authorizer is None else getattr(authorizer, "generation", None)
@@ -115,10 +118,17 @@ class RequestServing:
         assert running.sockets is not None
         assert running.handlers is not None
         assert running.groups is not None
+        assert running.replicas is not None
         capture = Capture(running.handlers, self._handling, running.sockets, self._clock)
         channel, metrics, settings = self._data_plane.request_channel, self._metrics, self._config.originals
-        readers = running.groups.readers
-        return Live(Parts(capture, running.sockets, channel, metrics, self.diagnoses, readers, in_flight, settings, self._clock))
+        readers, leader_of = running.groups.readers, running.replicas.online_leader
+
+        def may_have_open(where: TopicPartition) -> bool:
+            partition = leader_of(where)
+            return partition is None or partition.log.limits.first_unstable is not None
+
+        asked = readers, in_flight, may_have_open
+        return Live(Parts(capture, running.sockets, channel, metrics, self.diagnoses, *asked, settings, self._clock))
 
     def start(
         self,

@@ -101,7 +101,8 @@ class InnerRequests:
 
     def give_up(self, request: Request) -> None:
         """Wait no longer for a response."""
-        self._answers.pop(request, None)
+        if self._answers.pop(request, None) is None:  # it has just come, and nobody takes it
+            self._drop(request)
         if request.context.give_up is not None:
             self._serving.channel.send_callback(request.context.give_up)
 
@@ -134,6 +135,8 @@ class InnerRequests:
         now_ns = self._serving.clock.monotonic_ns
         response.response_dequeued_ns = now_ns()
         future = self._answers.pop(response, None)
+        if future is None:
+            self._drop(response)
         try:
             body = join(list(response.parts)) if response.response_kind == SEND and future is not None else None
         except (OSError, EOFError) as error:
@@ -148,6 +151,11 @@ class InnerRequests:
                 _log.failure("An observer of completed requests failed")
         if future is not None:
             future.set_result(None if body is None else body[_SIZE_BYTES:])
+
+    def _drop(self, request: Request) -> None:
+        """Keep no answer as it is for a client that does not wait any more."""
+        if isinstance(self._connection, InnerConnection):
+            self._connection.answers.pop(request.context.correlation_id, None)
 
     def _mute(self, change: int) -> None:
         held = None

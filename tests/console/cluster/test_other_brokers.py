@@ -8,13 +8,16 @@ import pytest
 from tests.support.console import session_in, write
 from tests.support.two_brokers import OFFSETS, PRIVILEGED, TOPIC, TRANSACTIONS, Member, order, port_of
 from twisted_kafka.console.actions.offsets import ResetOffsets
-from twisted_kafka.console.cluster.problems import CommandError
+from twisted_kafka.console.cluster.problems import CommandError, NotNowError
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.queries.directories import directories
+from twisted_kafka.console.queries.findings import findings
 from twisted_kafka.console.queries.groups import group, groups
 from twisted_kafka.console.queries.paging import Asked
 from twisted_kafka.console.queries.records.messages import MessagesAsked, messages
+from twisted_kafka.console.queries.records.tail import tail
 from twisted_kafka.console.queries.topics.topic import topic
+from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.console.queries.transactions import transactions
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
@@ -100,8 +103,21 @@ def test_a_broker_that_does_not_answer_is_named(pair: tuple[Member, Member]) -> 
     try:
         for page in (groups(root, Asked()), transactions(root, Asked())):
             assert page.items == ()
-            assert page.stopped.startswith("because broker 2 has not answered List")
-        assert [str(each)[:25] for each in directories(root).problems] == ["broker 2 has not answered"]
-        assert topic(root, TOPIC).partitions[0].end == 1
+            assert page.stopped.startswith("because broker 2 does not answer: ")
+        assert [str(each)[:25] for each in directories(root).problems] == ["broker 2 does not answer:"]
+        found = topic(root, TOPIC)
+        assert [each.end for each in found.partitions] == [1, None]
+        assert found.stopped.startswith("because broker 2 does not answer")
+        page_of_messages = messages(root, SystemClock(), MessagesAsked(TOPIC))
+        assert [each.partition for each in page_of_messages.items] == [0]
+        assert page_of_messages.missing.startswith("broker 2 does not answer")
+        assert topics(root, Asked()).stopped.startswith("because broker 2 does not answer")
+        assert any("broker 2 does not answer" in each.text for each in findings(root))
+        for ask in (
+            lambda: messages(root, SystemClock(), MessagesAsked(TOPIC, (1,))),
+            lambda: tail(root, SystemClock(), MessagesAsked(TOPIC)),
+        ):
+            with pytest.raises(NotNowError, match="broker 2 does not answer"):
+                ask()
     finally:
         pair[1].start()

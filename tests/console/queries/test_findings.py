@@ -2,10 +2,11 @@ from collections.abc import Callable
 
 from tests.support.console import make_topic
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.console.queries.cluster import BrokerLoad, Cluster, Unwell
+from twisted_kafka.console.queries.cluster import BrokerLoad, Cluster
 from twisted_kafka.console.queries.directories import Directory
 from twisted_kafka.console.queries.findings import Expiry, findings, of_certificates, of_cluster, of_disks, of_groups
 from twisted_kafka.console.queries.overview import Broker
+from twisted_kafka.console.queries.topics.catalogue import Unwell
 
 
 def test_a_cluster_that_is_well(session: Session, name: Callable[[str], str]) -> None:

@@ -61,6 +61,16 @@ class Connections:
         self._has_answer = True
         return response
 
+    def ask_each(self, requests: Mapping[int, Message], latest: int | None, left_s: float) -> dict[int, Any]:
+        """Return each broker's response, or its CommandError. They are asked one after the other."""
+        found: dict[int, Any] = {}
+        for node, request in requests.items():
+            try:
+                found[node] = self.ask(request, node, latest, left_s)
+            except CommandError as error:
+                found[node] = error
+        return found
+
     def derived(self, request: Message, convert: Callable[[Any], _Result], left_s: float) -> _Result:
         """Return ``convert`` of any broker's response; raises like ``ask``."""
         return convert(self.ask(request, None, None, left_s))

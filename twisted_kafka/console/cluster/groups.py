@@ -1,14 +1,14 @@
 """Groups of all kinds: lists, descriptions and offsets, asked of their coordinators in batches."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from twisted_kafka.console.cluster.coordinators import GROUP, coordinators_of
+from twisted_kafka.console.cluster.coordinators import GROUP, Answer, ask_coordinator, ask_coordinators
 from twisted_kafka.console.cluster.offsets import LATEST, offsets_at
-from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem, unknown
-from twisted_kafka.console.cluster.session import Session, each_broker
+from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode
@@ -81,21 +81,12 @@ def listed(
 
     Raises CommandError; with ``silent`` only if no broker answers.
     """
-    found: list[ListedGroup] = []
     version = session.version(ListGroupsRequest)
     if (states and version < _WITH_STATE) or (types and version < _WITH_TYPE):
         raise CommandError("the broker is too old to select groups by state or type: leave out --state and --type")
-    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-
-    def ask(node: int) -> Any:
-        response = session.ask(request, node)
-        if response.error_code:
-            raise problem("groups", response.error_code)
-        return response
-
     session.metadata([])
-    for response in each_broker(session, ask, silent):
-        found += response.groups
+    answers = session.ask_brokers(ListGroupsRequest(states_filter=list(states), types_filter=list(types)), silent)
+    found: list[ListedGroup] = [each for answer in answers.values() for each in answer.groups]
     found.sort(key=attrgetter("group_id"))
     return found
 
@@ -126,36 +117,28 @@ def all_described(
         mine = [each for each in group_ids if found[each] is None and (kinds or {}).get(each) in (None, "", kind)]
         if not mine or session.version(request) < 0:
             continue
-        for each in _ask_all(session, mine, request):
-            if each.error_code and each.error_code not in _NOT_FOUND:
-                found[each.group_id] = problem(f"group {each.group_id}", each.error_code, each.error_message)
-            elif not each.error_code and not (kind == CLASSIC and each.group_state == _DEAD):
-                found[each.group_id] = read(each)
+        for group_id, each in _ask_all(session, mine, request).items():
+            if isinstance(each, CommandError):
+                if each.code not in _NOT_FOUND:
+                    found[group_id] = each
+            elif not (kind == CLASSIC and each.group_state == _DEAD):
+                found[group_id] = read(each)
     return found
 
 
-def _ask_all(session: Session, group_ids: Sequence[str], request: type[Message]) -> list[Any]:
+def _ask_all(session: Session, group_ids: Sequence[str], request: type[Message]) -> dict[str, Any]:
     """Ask the coordinators of groups, until these have them loaded."""
 
-    def step() -> list[Any]:
-        found: list[Any] = []
-        for node, mine in coordinators_of(session, group_ids, GROUP).items():
-            asked: Any = request()
-            setattr(asked, "groups" if request is DescribeGroupsRequest else "group_ids", mine)
-            found += session.ask(asked, node).groups
-        for each in found:
-            if each.error_code in _NOT_READY:
-                raise problem(f"group {each.group_id}", each.error_code)
-        return found
+    def make(mine: list[str]) -> Message:
+        asked: Any = request()
+        setattr(asked, "groups" if request is DescribeGroupsRequest else "group_ids", mine)
+        return cast(Message, asked)
 
-    return session.retrying(step)
+    def read(response: Any) -> Iterator[Answer]:
+        for each in response.groups:
+            yield each.group_id, each.error_code, getattr(each, "error_message", None), each
 
-
-_NOT_READY: Final = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-)
+    return ask_coordinators(session, group_ids, GROUP, make, read)
 
 
 def _read_classic(found: Any) -> Group:
@@ -236,30 +219,40 @@ def committed(session: Session, group_id: str) -> dict[TopicPartition, int]:
 
 def all_committed(session: Session, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, int] | CommandError]:
     """Return the committed offsets of groups, or their errors; nothing for groups that the user may not describe."""
+    if session.version(OffsetFetchRequest) < _BATCHED:
+        return {each: _asked_alone(session, each) for each in group_ids}
 
-    def step() -> dict[str, dict[TopicPartition, int] | CommandError]:
-        found: dict[str, dict[TopicPartition, int] | CommandError] = {}
-        for node, mine in coordinators_of(session, group_ids, GROUP, leaves_out_denied=True).items():
-            for group_id, answer in _fetched(session, mine, node):
-                found[group_id] = _offsets(group_id, answer)
-        again = [each for each in found.values() if isinstance(each, TryAgainError)]
-        if again:
-            raise again[0]
-        return found
+    def make(mine: list[str]) -> Message:
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=None) for each in mine])
 
-    return session.retrying(step)
+    def read(response: Any) -> Iterator[Answer]:
+        for each in response.groups:
+            yield each.group_id, each.error_code, None, each
 
-
-def _fetched(session: Session, group_ids: Sequence[str], node: int) -> list[tuple[str, Any]]:
-    if session.version(OffsetFetchRequest, node) >= _BATCHED:
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=None) for each in group_ids])
-        return [(each.group_id, each) for each in session.ask(asked, node, latest=BY_NAME).groups]
-    return [(each, session.ask(OffsetFetchRequest(group_id=each, topics=None), node)) for each in group_ids]
+    found = ask_coordinators(session, group_ids, GROUP, make, read, latest=BY_NAME)
+    return {
+        group_id: answer if isinstance(answer, CommandError) else _offsets(answer)
+        for group_id, answer in found.items()
+        if not (isinstance(answer, CommandError) and answer.code == ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    }
 
 
-def _offsets(group_id: str, answer: Any) -> dict[TopicPartition, int] | CommandError:
-    if answer.error_code:
-        return problem(f"group {group_id}", answer.error_code)
+def _asked_alone(session: Session, group_id: str) -> dict[TopicPartition, int] | CommandError:
+    """Ask for one group, in a version that has no more."""
+
+    def step() -> dict[TopicPartition, int]:
+        answer = ask_coordinator(session, group_id, GROUP, OffsetFetchRequest(group_id=group_id, topics=None))
+        if answer.error_code:
+            raise problem(f"group {group_id}", answer.error_code)
+        return _offsets(answer)
+
+    try:
+        return session.retrying(step)
+    except CommandError as error:
+        return error
+
+
+def _offsets(answer: Any) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic.name, each.partition_index): each.committed_offset
         for topic in answer.topics
@@ -271,24 +264,21 @@ def _offsets(group_id: str, answer: Any) -> dict[TopicPartition, int] | CommandE
 def share_offsets(session: Session, group_ids: Sequence[str]) -> dict[str, dict[TopicPartition, ShareOffset] | CommandError]:
     """Return the states of share groups' partitions, or their errors."""
 
-    def step() -> list[Any]:
-        found: list[Any] = []
-        for node, mine in coordinators_of(session, group_ids, GROUP).items():
-            groups = [DescribeShareGroupOffsetsRequestGroup(group_id=each, topics=None) for each in mine]
-            found += session.ask(DescribeShareGroupOffsetsRequest(groups=groups), node).groups
-        for each in found:
-            if each.error_code in _NOT_READY:
-                raise problem(f"group {each.group_id}", each.error_code)
-        return found
+    def make(mine: list[str]) -> Message:
+        groups = [DescribeShareGroupOffsetsRequestGroup(group_id=each, topics=None) for each in mine]
+        return DescribeShareGroupOffsetsRequest(groups=groups)
+
+    def read(response: Any) -> Iterator[Answer]:
+        for each in response.groups:
+            yield each.group_id, each.error_code, each.error_message, each
 
     if not group_ids or session.version(DescribeShareGroupOffsetsRequest) < 0:
         return {}
-    return {each.group_id: _share_offsets(each) for each in session.retrying(step)}
+    found = ask_coordinators(session, group_ids, GROUP, make, read)
+    return {group_id: answer if isinstance(answer, CommandError) else _share_offsets(answer) for group_id, answer in found.items()}
 
 
-def _share_offsets(answer: Any) -> dict[TopicPartition, ShareOffset] | CommandError:
-    if answer.error_code:
-        return problem(f"group {answer.group_id}", answer.error_code, answer.error_message)
+def _share_offsets(answer: Any) -> dict[TopicPartition, ShareOffset]:
     return {
         TopicPartition(topic.topic_name, each.partition_index): ShareOffset(
             each.start_offset, None if each.lag == _UNKNOWN_LAG else each.lag
@@ -299,8 +289,13 @@ def _share_offsets(answer: Any) -> dict[TopicPartition, ShareOffset] | CommandEr
     }
 
 
-def ends(session: Session, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end offsets of the partitions that exist, have a leader, and that the user may describe."""
+def ends(
+    session: Session, partitions: Iterable[TopicPartition], silent: list[CommandError] | None = None
+) -> dict[TopicPartition, int]:
+    """Return the end offsets of the partitions that exist, have a leader, and that the user may describe.
+
+    ``silent`` is as in ``Session.ask_leaders``.
+    """
     wanted = set(partitions)
     if not wanted:
         return {}
@@ -312,4 +307,4 @@ def ends(session: Session, partitions: Iterable[TopicPartition]) -> dict[TopicPa
         for each in topic.partitions
         if each.leader_id >= 0
     ]
-    return offsets_at(session, wanted & set(led), LATEST)
+    return offsets_at(session, wanted & set(led), LATEST, silent=silent)

@@ -121,24 +121,48 @@ class InProcess:
 
     def ask(self, request: Message, node: int | None, latest: int | None, left_s: float) -> Any:
         """Return the response. Raises CommandError, or TryAgainError after ``left_s``."""
+        return self._begin(request, node, latest, left_s)()
+
+    def ask_each(self, requests: Mapping[int, Message], latest: int | None, left_s: float) -> dict[int, Any]:
+        """Return each broker's response, or its CommandError. They work at the same time."""
+        found: dict[int, Any] = {}
+        waits: dict[int, Callable[[], Any]] = {}
+        for node, request in requests.items():
+            try:
+                waits[node] = self._begin(request, node, latest, left_s)
+            except CommandError as error:
+                found[node] = error
+        for node, wait in waits.items():
+            try:
+                found[node] = wait()
+            except CommandError as error:
+                found[node] = error
+        return found
+
+    def _begin(self, request: Message, node: int | None, latest: int | None, left_s: float) -> Callable[[], Any]:
+        """Send a request; return what waits for the response. Both raise like ``ask``."""
         try:
             version = self._versions.usable(request, latest)
         except UnsupportedVersionError:
             raise CommandError(f"this broker does not serve {ApiKey(request.KEY).title}") from None
-        if node not in (None, self._broker.node_id()):
-            return self._broker.others.ask(node, request, version, self._asker, left_s)
+        if node is not None and node != self._broker.node_id():
+            return self._broker.others.begin(node, request, version, self._asker, left_s)
         if not self._inner.wait_until_unmuted(left_s):
             raise TryAgainError(f"a quota holds the console's requests back: see the quotas of {self._connection.principal}")
         pending, future = self._queue(request, version)
-        try:
-            body = machine.result_of(future, left_s)
-        except TimeoutError:
-            self._inner.give_up(pending)
-            raise TryAgainError(f"the broker has not answered {ApiKey(request.KEY).title} within {left_s:g} s") from None
-        if body is None:
-            raise CommandError(f"the broker refused {ApiKey(request.KEY).title}: its log has the reason")
-        response: Any = response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
-        return self._connection.answers.pop(pending.context.correlation_id, response)
+
+        def wait() -> Any:
+            try:
+                body = machine.result_of(future, left_s)
+            except TimeoutError:
+                self._inner.give_up(pending)
+                raise TryAgainError(f"the broker has not answered {ApiKey(request.KEY).title} within {left_s:g} s") from None
+            if body is None:
+                raise CommandError(f"the broker refused {ApiKey(request.KEY).title}: its log has the reason")
+            response: Any = response_class(request.KEY).decode(body, version, parse_response_header(request.KEY, version, body)[1])
+            return self._connection.answers.pop(pending.context.correlation_id, response)
+
+        return wait
 
     def derived(self, request: Message, convert: Callable[[Any], _Kept], left_s: float) -> _Kept:
         """Return ``convert`` of the response, or the result for the same user and state of the broker."""

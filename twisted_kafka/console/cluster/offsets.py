@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import PartitionAnswer, Session
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -64,9 +65,17 @@ def time_text(timestamp_ms: int) -> str | None:
 
 
 def offsets_at(
-    session: Session, partitions: Iterable[TopicPartition], timestamp_ms: int, *, isolation_level: int = 0
+    session: Session,
+    partitions: Iterable[TopicPartition],
+    timestamp_ms: int,
+    *,
+    isolation_level: int = 0,
+    silent: list[CommandError] | None = None,
 ) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition at a time, or EARLIEST or LATEST; -1 if all records are older."""
+    """Return the first offset of each partition at a time, or EARLIEST or LATEST; -1 if all records are older.
+
+    ``silent`` is as in ``Session.ask_leaders``.
+    """
 
     def make(mine: Sequence[TopicPartition]) -> ListOffsetsRequest:
         topics = [
@@ -79,7 +88,7 @@ def offsets_at(
             replica_id=_CONSUMER, isolation_level=isolation_level, topics=topics, timeout_ms=session.timeout_ms
         )
 
-    found = session.ask_leaders(partitions, make, _answers)
+    found = session.ask_leaders(partitions, make, _answers, silent=silent)
     return {partition: answer.offset for partition, answer in found.items()}
 
 

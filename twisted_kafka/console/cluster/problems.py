@@ -52,6 +52,10 @@ class TryAgainError(CommandError):
     """The same, for an error that may be gone soon."""
 
 
+class NotNowError(CommandError):
+    """The same, for an error that has lasted for as long as one operation waits. A later operation may succeed."""
+
+
 def problem(subject: str, code: int, message: str | None = None) -> CommandError:
     """Return the exception for an error code in a response; a TryAgainError if a retry may help."""
     kind = KafkaError.by_code.get(code, KafkaError)

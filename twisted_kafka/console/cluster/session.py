@@ -2,9 +2,10 @@
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem, unknown
+from twisted_kafka.console.cluster.problems import CommandError, NotNowError, TryAgainError, problem, unknown
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.metadata import (
@@ -55,6 +56,9 @@ class IBrokers(Protocol):
     def ask(self, request: Message, node: int | None, latest: int | None, left_s: float) -> Any:
         """Return a broker's response. ``latest`` limits the version."""
 
+    def ask_each(self, requests: Mapping[int, Message], latest: int | None, left_s: float) -> dict[int, Any]:
+        """Return each broker's response, or its CommandError. Brokers may work at the same time."""
+
     def derived(self, request: Message, convert: Callable[[Any], _T], left_s: float) -> _T:
         """Return ``convert`` of any broker's response."""
 
@@ -67,6 +71,8 @@ class Session:
 
     def __init__(self, brokers: IBrokers, clock: IClock, timeout_s: float) -> None:
         """``timeout_s`` limits each operation with its retries."""
+        self.patience_s = timeout_s
+        """How long errors that may be gone soon are waited for, at most ``timeout_s``."""
         self._asked = brokers
         self._clock = clock
         self._timeout_s = timeout_s
@@ -96,15 +102,19 @@ class Session:
     # Requests
 
     def retrying(self, step: Callable[[], _T]) -> _T:
-        """Call ``step`` until it raises no TryAgainError; raise its last error when the time is over."""
-        deadline_ns = self._deadline_ns = self._clock.monotonic_ns() + int(self._timeout_s * 1e9)
+        """Call ``step`` until it raises no TryAgainError. Raises NotNowError when the time is over."""
+        now_ns = self._clock.monotonic_ns()
+        self._deadline_ns = now_ns + int(self._timeout_s * 1e9)
+        end_ns = now_ns + int(self.patience_s * 1e9)
         pause_s = FIRST_PAUSE_S
         while True:
             try:
                 return step()
             except TryAgainError as error:
-                if self._clock.monotonic_ns() + pause_s * 1e9 > deadline_ns:
-                    raise CommandError(f"{error} (tried for {self._timeout_s:g} s, see --timeout)") from None
+                if self._clock.monotonic_ns() + pause_s * 1e9 > end_ns:
+                    last = NotNowError(f"{error} (tried for {self.patience_s:g} s, see --timeout)")
+                    last.code = error.code
+                    raise last from None
                 self._asked.forget(None)
                 self.pause(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -137,10 +147,42 @@ class Session:
         self.metadata([])
         return self.ask(request, self._controller_id if self._controller_id in self._brokers else None, latest=latest)
 
-    def ask_brokers(self, request: Message) -> dict[int, Any]:
-        """Ask each broker; return the responses by broker id."""
-        self.metadata([])
-        return {node: self.retrying(lambda node=node: self.ask(request, node)) for node in sorted(self._brokers)}  # type: ignore[misc]
+    def ask_each(self, requests: Mapping[int, Message], *, latest: int | None = None) -> dict[int, Any]:
+        """Ask brokers, at the same time if possible; return each one's response, or its CommandError."""
+        return self._asked.ask_each(requests, latest, self._left_s())
+
+    def ask_brokers(self, request: Message, silent: list[CommandError] | None = None) -> dict[int, Any]:
+        """Ask the brokers of the last metadata; return the responses by broker id. Responses have an ``error_code``.
+
+        ``silent`` gets the errors of brokers without one. Raises CommandError; with ``silent`` only if no broker answers.
+        """
+        left, found, errors = set(self._brokers), dict[int, Any](), dict[int, CommandError]()
+
+        def step() -> None:
+            again = None
+            for node, answer in self.ask_each(dict.fromkeys(sorted(left), request)).items():
+                error = answer if isinstance(answer, CommandError) else None
+                if error is None and answer.error_code:
+                    error = problem(f"broker {node}", answer.error_code)
+                if isinstance(error, TryAgainError):
+                    errors[node] = again = error
+                    continue
+                left.discard(node)
+                if error is None:
+                    found[node] = answer
+                    errors.pop(node, None)
+                else:
+                    errors[node] = error
+            if again is not None:
+                raise again
+
+        with suppress(NotNowError):
+            self.retrying(step)
+        if errors and (silent is None or not found):
+            raise errors[min(errors)]
+        if silent is not None:
+            silent += (errors[node] for node in sorted(errors))
+        return dict(sorted(found.items()))
 
     def ask_leaders(
         self,
@@ -149,14 +191,29 @@ class Session:
         answers: Callable[[Any], Iterable[PartitionAnswer]],
         *,
         latest: int | None = None,
+        silent: list[CommandError] | None = None,
     ) -> dict[TopicPartition, Any]:
-        """Ask the leaders of partitions; return each partition's part of a response. Raises CommandError for the first error."""
+        """Ask the leaders of partitions; return each partition's part of a response. Raises CommandError for the first error.
+
+        With ``silent`` it gets the errors of leaders that do not answer, and partitions without a leader; theirs are left out.
+        """
         left, found = set(partitions), dict[TopicPartition, Any]()
+        leaderless: set[TopicPartition] | None = None if silent is None else set()
 
         def step() -> None:
             again = None
-            for leader, mine in self.by_leader(left).items():
-                for partition, code, message, answer in answers(self.ask(make(mine), leader, latest=latest)):
+            leaders = self.by_leader(left, leaderless)
+            for leader, response in self.ask_each({each: make(mine) for each, mine in leaders.items()}, latest=latest).items():
+                if isinstance(response, TryAgainError):
+                    again = response
+                    continue
+                if isinstance(response, CommandError):
+                    if silent is None or not isinstance(response, NotNowError):
+                        raise response
+                    silent.append(response)
+                    left.difference_update(leaders[leader])
+                    continue
+                for partition, code, message, answer in answers(response):
                     if code:
                         error = problem(f"{partition.topic} partition {partition.partition}", code, message)
                         if not isinstance(error, TryAgainError):
@@ -168,8 +225,15 @@ class Session:
             if again is not None:
                 raise again
 
-        if left:
-            self.retrying(step)
+        try:
+            if left:
+                self.retrying(step)
+        except NotNowError as error:
+            if silent is None:
+                raise
+            silent.append(error)
+        if silent is not None and leaderless:
+            silent.append(_without_leader(min(leaderless)))
         return found
 
     # The cluster
@@ -229,8 +293,13 @@ class Session:
             found[name] = topic
         return found
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Return the partitions by leader, from fresh metadata. Raises TryAgainError if one has none."""
+    def by_leader(
+        self, partitions: Iterable[TopicPartition], leaderless: set[TopicPartition] | None = None
+    ) -> dict[int, list[TopicPartition]]:
+        """Return the partitions by leader, from fresh metadata. ``leaderless`` gets those without one.
+
+        Raises TryAgainError if a partition has no leader and there is no ``leaderless``.
+        """
         wanted = set(partitions)
         by_leader: dict[int, list[TopicPartition]] = {}
         for topic in self._named(sorted({each.topic for each in wanted})).values():
@@ -239,9 +308,12 @@ class Session:
                 if partition not in wanted:
                     continue
                 wanted.discard(partition)
-                if each.leader_id not in self._brokers:
-                    raise problem(f"{partition.topic} partition {partition.partition}", ErrorCode.LEADER_NOT_AVAILABLE)
-                by_leader.setdefault(each.leader_id, []).append(partition)
+                if each.leader_id in self._brokers:
+                    by_leader.setdefault(each.leader_id, []).append(partition)
+                elif leaderless is None:
+                    raise _without_leader(partition)
+                else:
+                    leaderless.add(partition)
         if wanted:
             first = min(wanted)
             raise CommandError(
@@ -255,22 +327,8 @@ class Session:
         return max(1.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9)
 
 
-def each_broker(session: Session, ask: Callable[[int], _T], silent: list[CommandError] | None = None) -> list[_T]:
-    """Return the answers of the brokers of the last metadata, by id. With ``silent`` it gets the errors of those without one.
-
-    Raises CommandError; with ``silent`` only if no broker answers.
-    """
-    found: list[_T] = []
-    for node in sorted(session.brokers):
-        try:
-            found.append(session.retrying(lambda node=node: ask(node)))  # type: ignore[misc]
-        except CommandError as error:
-            if silent is None:
-                raise
-            silent.append(error)
-    if silent and not found:
-        raise silent[0]
-    return found
+def _without_leader(partition: TopicPartition) -> CommandError:
+    return problem(f"{partition.topic} partition {partition.partition}", ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _matching(topics: Sequence[MetadataResponseTopic], names: Sequence[str]) -> list[MetadataResponseTopic]:

@@ -23,6 +23,7 @@ from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.system.client_text import bounded_text
@@ -60,6 +61,8 @@ class Parts(NamedTuple):
     """Returns the ids of the groups that have offsets of a topic."""
     in_flight: Callable[[str], list[tuple[str, int, int, int, str, int, str]]]
     """``Broker.in_flight``."""
+    may_have_open: Callable[[TopicPartition], bool]
+    """False if this broker leads a partition, and no transaction is open in it."""
     settings: Mapping[str, str]
     """The broker's settings as they were set."""
     clock: IClock
@@ -255,6 +258,13 @@ class Live:
     def readers(self, topic: str) -> tuple[str, ...]:
         """Return the groups that have offsets of a topic. The caller shows those of them to which its user has rights."""
         return tuple(sorted(self._parts.readers(topic)))
+
+    def may_have_open(self, partition: TopicPartition) -> bool:
+        """Return whether a transaction may be open in a partition: not if this broker leads it and knows of none.
+
+        It only saves questions that the broker answers by the user's rights.
+        """
+        return self._parts.may_have_open(partition)
 
     def in_flight(self, session: Session, group: str) -> tuple[InFlight, ...]:
         """Return a share group's acquired and other records that are not done, in partitions that this broker leads."""

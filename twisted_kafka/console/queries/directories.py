@@ -41,19 +41,13 @@ class Directories:
     """Why others are missing."""
 
 
-def directories(session: Session) -> Directories:
-    """Return the directories. Raises CommandError if no broker answers."""
+def directories(session: Session, *, with_replicas: bool = True) -> Directories:
+    """Return the directories. Without replicas, which cost much, their sizes are 0. Raises CommandError if no broker answers."""
+    request = DescribeLogDirsRequest(topics=None if with_replicas else [])
     session.retrying(lambda: session.metadata([]))
     found: list[Directory] = []
-    problems: list[CommandError] = []
-    for node in sorted(session.brokers):
-        try:
-            response = session.ask(DescribeLogDirsRequest(topics=None), node)
-            if response.error_code:
-                raise problem(f"broker {node}", response.error_code)
-        except CommandError as error:
-            problems.append(error)
-            continue
+    silent: list[CommandError] = []
+    for node, response in session.ask_brokers(request, silent).items():
         for each in response.results:
             partitions = [partition for topic in each.topics for partition in topic.partitions]
             found.append(
@@ -68,6 +62,4 @@ def directories(session: Session) -> Directories:
                     str(problem("", each.error_code)).lstrip(": ") if each.error_code else "",
                 )
             )
-    if problems and not found:
-        raise problems[0]
-    return Directories(tuple(found), tuple(map(str, problems)))
+    return Directories(tuple(found), tuple(map(str, silent)))

@@ -69,7 +69,9 @@ def findings(session: Session, diagnoses: Sequence[str] = (), certificates: Sequ
     """
     found = [*of_cluster(cluster(session)), *of_certificates(certificates), *(Finding(WARNING, each) for each in diagnoses)]
     with suppress(CommandError):
-        found += of_disks(directories(session).items)
+        disks = directories(session, with_replicas=False)
+        found += of_disks(disks.items)
+        found += (Finding(WARNING, f"{each}; look at its log, and at the network between the brokers") for each in disks.problems)
     with suppress(CommandError):
         found += of_groups(in_states(session, _REBALANCING))
     with suppress(CommandError):

@@ -92,13 +92,15 @@ def groups(session: Session, asked: Asked, *, kinds: Sequence[str] = (), states:
         and (not kinds or each.group_type.lower() in kinds)
         and (not states or each.group_state in states)
     ]
-    page = paged(found, asked, _ORDERS, f"because {silent[0]}" if silent else "")
-    return page.of(*_rows(session, page.items))
+    page = paged(found, asked, _ORDERS)
+    rows, stopped = _rows(session, page.items, silent)
+    return page.of(rows, f"because {silent[0]}" if silent else stopped)
 
 
 def group(session: Session, group_id: str) -> GroupDetail:
     """Return a group. Raises CommandError."""
     found = described(session, group_id)
+    silent: list[CommandError] = []
     if found.type == SHARE:
         shared = share_offsets(session, [group_id]).get(group_id, {})
         if isinstance(shared, CommandError):
@@ -106,8 +108,10 @@ def group(session: Session, group_id: str) -> GroupDetail:
         rows = _lags(found, {each: state.start for each, state in shared.items()}, shared, {})
     else:
         offsets = committed(session, group_id)
-        rows = _lags(found, offsets, {}, ends(session, {*offsets, *_owned(found)}))
+        rows = _lags(found, offsets, {}, ends(session, {*offsets, *_owned(found)}, silent))
     stopped = f"after {MOST_PARTITIONS:,} of {len(rows):,} partitions" if len(rows) > MOST_PARTITIONS else ""
+    if silent:
+        stopped = f"because {silent[0]}"
     lag = _sum(each.lag for each in rows)
     members = tuple(sorted(found.members, key=lambda each: (each.client_id, each.member_id)))
     return GroupDetail(group_id, found.type, found.state, found.assignor, members, tuple(rows[:MOST_PARTITIONS]), lag, stopped)
@@ -148,7 +152,7 @@ def lag_of(offset: int | None, end: int | None) -> int | None:
     return None if offset is None or end is None else max(0, end - offset)
 
 
-def _rows(session: Session, names: Sequence[ListedGroup]) -> tuple[list[GroupRow], str]:
+def _rows(session: Session, names: Sequence[ListedGroup], silent: list[CommandError]) -> tuple[list[GroupRow], str]:
     if not names:
         return [], ""
     details = all_described(session, [each.group_id for each in names], {each.group_id: each.group_type.lower() for each in names})
@@ -165,7 +169,7 @@ def _rows(session: Session, names: Sequence[ListedGroup]) -> tuple[list[GroupRow
             stopped = f"lag after {MOST_PARTITIONS:,} partitions"
             wanted = set(sorted(wanted)[:MOST_PARTITIONS])
             break
-    end_offsets = ends(session, wanted)
+    end_offsets = ends(session, wanted, silent)
     return [_row(each, details[each.group_id], offsets, shared, end_offsets) for each in names], stopped
 
 

@@ -37,7 +37,7 @@ class Overview:
 def overview(session: Session) -> Overview:
     """Return the overview, of the topics that the user may describe. Raises CommandError."""
     cluster_id = session.retrying(lambda: session.metadata([])).cluster_id
-    shapes = catalogue(session)
+    shapes = catalogue(session).topics
     return Overview(cluster_id, session.controller_id, brokers_of(session), *counts(shapes))
 
 

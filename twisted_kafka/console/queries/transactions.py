@@ -7,8 +7,9 @@ from typing import Any, Final
 from twisted_kafka.console.cluster.coordinators import TRANSACTION, ask_coordinator
 from twisted_kafka.console.cluster.offsets import by_topic, partition_answers
 from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
-from twisted_kafka.console.cluster.session import Session, each_broker
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.paging import Asked, Page, paged
+from twisted_kafka.console.queries.topics.catalogue import catalogue
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
@@ -93,15 +94,8 @@ def listed(session: Session, request: ListTransactionsRequest, silent: list[Comm
     Raises CommandError, with ``silent`` only if no broker answers; ValueError for an unknown state.
     """
     found: list[TransactionName] = []
-
-    def ask(node: int) -> tuple[int, Any]:
-        response = session.ask(request, node)
-        if response.error_code:
-            raise problem("transactions", response.error_code)
-        return node, response
-
     session.retrying(lambda: session.metadata([]))
-    for node, response in each_broker(session, ask, silent):
+    for node, response in session.ask_brokers(request, silent).items():
         if response.unknown_state_filters:
             raise ValueError(f"unknown state {response.unknown_state_filters[0]!r}: Ongoing, PrepareCommit, CompleteAbort are some")
         found += [
@@ -136,15 +130,20 @@ def transaction(session: Session, name: str) -> Transaction:
     )
 
 
-def producers(session: Session, partitions: Sequence[TopicPartition]) -> list[ProducerState]:
-    """Return the producers of partitions, by partition and producer id. Raises CommandError."""
+def producers(
+    session: Session, partitions: Sequence[TopicPartition], silent: list[CommandError] | None = None
+) -> list[ProducerState]:
+    """Return the producers of partitions, by partition and producer id. ``silent`` is as in ``Session.ask_leaders``.
+
+    Raises CommandError.
+    """
 
     def make(mine: Sequence[TopicPartition]) -> DescribeProducersRequest:
         return DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_topic(mine).items()]
         )
 
-    found = session.ask_leaders(partitions, make, partition_answers("topics", "name", "partitions"))
+    found = session.ask_leaders(partitions, make, partition_answers("topics", "name", "partitions"), silent=silent)
     return [
         ProducerState(
             partition.topic,
@@ -161,19 +160,28 @@ def producers(session: Session, partitions: Sequence[TopicPartition]) -> list[Pr
     ]
 
 
-def hanging(session: Session, names: Sequence[str], before_ms: float) -> Hanging:
+def hanging(
+    session: Session, names: Sequence[str], before_ms: float, may_have_open: Callable[[TopicPartition], bool] = lambda _: True
+) -> Hanging:
     """Find open transactions without a record since ``before_ms`` that no coordinator will end, in topics, all if none is named.
 
-    Raises CommandError.
+    ``may_have_open`` is false for partitions that need not be asked. Raises CommandError.
     """
-    partitions = [
-        TopicPartition(str(topic.name), each.partition_index) for topic in session.topics(names) for each in topic.partitions
-    ]
+    partitions = _partitions(session, names)
     searched = partitions[:MOST_PARTITIONS]
-    old = [each for each in producers(session, searched) if each.start_offset is not None and each.last_timestamp_ms < before_ms]
+    stopped = f"after {MOST_PARTITIONS:,} partitions" if len(partitions) > len(searched) else ""
+    silent: list[CommandError] = []
+    states = producers(session, [each for each in searched if may_have_open(each)], silent)
+    old = [each for each in states if each.start_offset is not None and each.last_timestamp_ms < before_ms]
     ids = {each.producer_id: each.transactional_id for each in listed(session, ListTransactionsRequest())} if old else {}
     found = tuple(each for each in old if not _is_known(session, ids.get(each.producer_id), each))
-    return Hanging(found, len(searched), f"after {MOST_PARTITIONS:,} partitions" if len(partitions) > len(searched) else "")
+    return Hanging(found, len(searched), f"because {silent[0]}" if silent else stopped)
+
+
+def _partitions(session: Session, names: Sequence[str]) -> list[TopicPartition]:
+    if not names:
+        return [TopicPartition(each.name, index) for each in catalogue(session).topics for index in range(each.partitions)]
+    return [TopicPartition(str(topic.name), each.partition_index) for topic in session.topics(names) for each in topic.partitions]
 
 
 def _is_known(session: Session, name: str | None, state: ProducerState) -> bool:

@@ -7,7 +7,8 @@ from urllib.parse import parse_qsl
 
 from twisted.logger import Logger
 
-from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
+from twisted_kafka.console.cluster.other_brokers import PATIENCE_S
+from twisted_kafka.console.cluster.problems import CommandError, NotNowError, TryAgainError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.call import BadFormError, Call, Document, Handler, NotFoundError, Outcome, Page, Redirect, Viewer
@@ -139,6 +140,8 @@ class Application:
     ) -> tuple[int, bytes, dict[str, str], tuple[str, ...]]:
         """Return status, body, headers and cookies. Called on the pool."""
         session = self._open_session(viewer.principal, viewer.address)
+        if body is None:  # a page shows what there is; a change waits until it can be made
+            session.patience_s = PATIENCE_S
         try:
             call = Call(
                 viewer, session, path, _fields(uri.partition("?")[2]), _fields((body or b"").decode("latin-1")), self._context
@@ -166,7 +169,7 @@ class Application:
             return _problem(404, str(error) or "There is no such page.")
         except BadFormError as error:
             return _problem(400, str(error))
-        except TryAgainError as error:
+        except (TryAgainError, NotNowError) as error:
             return _problem(503, str(error))
         except ValueError as error:
             return _problem(400, str(error))
@@ -238,7 +241,7 @@ class Application:
             data, is_end = None, False
             try:
                 data = render()
-            except TryAgainError:
+            except (TryAgainError, NotNowError):
                 pass  # the next rendering has it
             except (NotFoundError, BadFormError, ValueError, CommandError):
                 is_end = True  # gone, or not for this viewer any more: the reloaded page has the reason
@@ -248,6 +251,7 @@ class Application:
 
     def _live_part(self, viewer: Viewer, path: str, query: str) -> str:
         session = self._open_session(viewer.principal, viewer.address)
+        session.patience_s = PATIENCE_S
         try:
             call = Call(viewer, session, path, _fields(query), {}, self._context)
             answer = _handler(GETS, path)(call)

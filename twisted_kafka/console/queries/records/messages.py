@@ -1,7 +1,7 @@
 """Records of a topic: a page of them, from a position on or back from the end, with conditions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twisted_kafka.console.cluster.offsets import (
@@ -101,6 +101,8 @@ class Messages:
     """The ``cursor`` of the next page in the same direction; empty at the end."""
     stopped: str
     """Why the search ended before the page was full; empty if it is full, or the end was reached."""
+    missing: str = ""
+    """Why the records of some partitions are not among them: their leader does not answer, or they have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,24 @@ def messages(session: Session, clock: IClock, asked: MessagesAsked, bounds: Boun
         raise CommandError(f"{asked.topic} has no partition {unknown[0]}: it has {len(known)}, from 0")
     partitions = [TopicPartition(asked.topic, index) for index in asked.partitions or known]
     level = READ_COMMITTED if asked.is_committed else 0
-    ends = offsets_at(session, partitions, LATEST, isolation_level=level)
+    silent: list[CommandError] = []
+    ends = offsets_at(session, partitions, LATEST, isolation_level=level, silent=silent)
+    if silent and not ends:
+        raise silent[0]
+    found = _read(session, clock, asked, (wanted, budget), ends, level)
+    return replace(found, missing=str(silent[0])) if silent else found
+
+
+def _read(
+    session: Session,
+    clock: IClock,
+    asked: MessagesAsked,
+    rules: tuple[_Filter, Budget],
+    ends: Mapping[TopicPartition, int],
+    level: int,
+) -> Messages:
+    """Read the partitions whose ends are known."""
+    (wanted, budget), partitions = rules, list(ends)
     positions = None
     if asked.cursor:  # anybody's text: an offset may be beyond the end, or no offset at all
         positions = {each: min(offset, ends[each]) for each, offset in cursor_positions(asked.cursor, partitions).items()}

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twisted_kafka.console.cluster.offsets import LATEST, READ_COMMITTED, offsets_at
+from twisted_kafka.console.cluster.problems import NotNowError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.bounds import Bounds
 from twisted_kafka.console.queries.records.messages import Message, MessagesAsked, cursor_of, cursor_positions, messages
@@ -52,6 +53,8 @@ def tail(session: Session, clock: IClock, asked: MessagesAsked, cursor: str = ""
         positions = later
     wanted = replace(asked, start="earliest", cursor=cursor_of(positions), count=MOST_EACH_TIME)
     page = messages(session, clock, wanted, _BOUNDS)
+    if page.missing:  # the next call goes on from the same place
+        raise NotNowError(page.missing)
     reached = cursor_positions(page.following, partitions, default=0) if page.following else ends
     skipped += sum(max(0, ends[each] - reached[each]) for each in partitions)
     ends = {each: max(ends[each], reached[each]) for each in partitions}

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from twisted_kafka.console.cluster.offsets import EARLIEST, LATEST, by_topic, offsets_at
-from twisted_kafka.console.cluster.problems import CommandError
+from twisted_kafka.console.cluster.problems import CommandError, NotNowError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -24,45 +24,40 @@ class Extent:
         return None if first is None or end is None else max(0, end - first)
 
 
-def extent(session: Session, partitions: Sequence[TopicPartition]) -> Extent:
-    """Return the offsets of partitions; without those of topics that the user may not describe or that have no leader."""
+def extent(session: Session, partitions: Sequence[TopicPartition], silent: list[CommandError]) -> Extent:
+    """Return the offsets of partitions; without those of topics that the user may not describe or that have no leader.
+
+    ``silent`` gets the errors of leaders that do not answer.
+    """
     with suppress(CommandError):
-        return Extent(offsets_at(session, partitions, EARLIEST), offsets_at(session, partitions, LATEST))
+        return Extent(*(offsets_at(session, partitions, each, silent=silent) for each in (EARLIEST, LATEST)))
     first: dict[TopicPartition, int] = {}
     end: dict[TopicPartition, int] = {}
-    silent: set[int] = set()  # asking each for every topic would take too long
     for name, indexes in by_topic(partitions).items():
-        try:
-            leaders = session.by_leader([TopicPartition(name, index) for index in indexes])
-        except CommandError:
-            continue
-        for leader, mine in leaders.items():
-            if leader in silent:
-                continue
-            try:
-                first |= offsets_at(session, mine, EARLIEST)
-                end |= offsets_at(session, mine, LATEST)
-            except CommandError as error:
-                if error.code is None:
-                    silent.add(leader)
+        mine = [TopicPartition(name, index) for index in indexes]
+        with suppress(CommandError):
+            first |= offsets_at(session, mine, EARLIEST, silent=silent)
+            end |= offsets_at(session, mine, LATEST, silent=silent)
     return Extent(first, end)
 
 
-def sizes(session: Session, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, int]:
+def sizes(session: Session, partitions: Iterable[TopicPartition] | None, silent: list[CommandError]) -> dict[TopicPartition, int]:
     """Return the bytes of partitions, all of them if None: those of their largest replica.
 
-    Returns nothing if the user may not describe the cluster, and leaves out brokers that do not answer.
+    Returns nothing if the user may not describe the cluster. ``silent`` gets the errors of brokers that do not answer.
     """
     asked = None
     if partitions is not None:
         asked = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in by_topic(partitions).items()]
     found: dict[TopicPartition, int] = {}
-    for node in sorted(session.brokers):
-        with suppress(CommandError):
-            for directory in session.ask(DescribeLogDirsRequest(topics=asked), node).results:
+    missing: list[CommandError] = []
+    with suppress(CommandError):
+        for response in session.ask_brokers(DescribeLogDirsRequest(topics=asked), missing).values():
+            for directory in response.results:
                 for topic in directory.topics:
                     for each in topic.partitions:
                         if not each.is_future_key:
                             key = TopicPartition(topic.name, each.partition_index)
                             found[key] = max(found.get(key, 0), each.partition_size)
+    silent += (error for error in missing if isinstance(error, NotNowError))
     return found

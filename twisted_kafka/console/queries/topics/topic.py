@@ -64,7 +64,7 @@ class TopicDetail:
 
 
 def topic(session: Session, name: str, group_ids: Sequence[str] | None = None) -> TopicDetail:
-    """Return a topic. ``group_ids`` are its readers, if they are known; else the first groups are asked.
+    """Return a topic. ``group_ids`` are readers that are known; without them, or with several brokers, more groups are asked.
 
     Raises CommandError.
     """
@@ -72,7 +72,8 @@ def topic(session: Session, name: str, group_ids: Sequence[str] | None = None) -
     listed_partitions = sorted(found.partitions, key=lambda each: each.partition_index)[:MOST_PARTITIONS]
     partitions = [TopicPartition(name, each.partition_index) for each in listed_partitions]
     led = [where for where, each in zip(partitions, listed_partitions, strict=True) if each.leader_id >= 0]
-    offsets, size_bytes = extent(session, led), sizes(session, partitions)
+    silent: list[CommandError] = []
+    offsets, size_bytes = extent(session, led, silent), sizes(session, partitions, silent)
     rows = tuple(
         PartitionRow(
             each.partition_index,
@@ -91,7 +92,9 @@ def topic(session: Session, name: str, group_ids: Sequence[str] | None = None) -
     its_settings: tuple[Setting, ...] = ()
     with suppress(CommandError):
         its_settings = settings(session, "topic", name)
-    groups, left = _groups(session, name, group_ids, offsets.end)
+    groups, left = _groups(session, name, group_ids, offsets.end, silent)
+    if silent:
+        stopped = f"because {silent[0]}"
     known = [each.records for each in rows if each.records is not None]
     return TopicDetail(
         shape_of(found),
@@ -106,12 +109,18 @@ def topic(session: Session, name: str, group_ids: Sequence[str] | None = None) -
 
 
 def _groups(
-    session: Session, name: str, group_ids: Sequence[str] | None, ends: Mapping[TopicPartition, int]
+    session: Session,
+    name: str,
+    group_ids: Sequence[str] | None,
+    ends: Mapping[TopicPartition, int],
+    silent: list[CommandError],
 ) -> tuple[tuple[TopicGroup, ...], str]:
     with suppress(CommandError):
-        if group_ids is None:
-            group_ids = [each.group_id for each in listed(session) if each.group_type.lower() in _WITH_OFFSETS]
-        wanted = list(group_ids)
+        wanted = list(group_ids or ())
+        if group_ids is None or len(session.brokers) > 1:  # groups that other brokers coordinate may read it, too
+            known = set(wanted)
+            others = [each for each in listed(session, silent=silent) if each.group_type.lower() in _WITH_OFFSETS]
+            wanted += (each.group_id for each in others if each.group_id not in known)
         stopped = f"groups after {MOST_GROUPS} of {len(wanted):,}" if len(wanted) > MOST_GROUPS else ""
         rows = []
         for group_id, offsets in all_committed(session, wanted[:MOST_GROUPS]).items():

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.paging import Asked, Page, paged
 from twisted_kafka.console.queries.topics.catalogue import TopicShape, catalogue
@@ -43,16 +44,21 @@ def topics(session: Session, asked: Asked, *, with_internal: bool = False) -> Pa
 
     Offsets and sizes are those of the page's topics alone. Raises CommandError, and ValueError for another order.
     """
-    shapes = [each for each in catalogue(session) if (with_internal or not each.is_internal) and asked.finds(each.name)]
+    silent: list[CommandError] = []
+    shapes = [each for each in catalogue(session).topics if (with_internal or not each.is_internal) and asked.finds(each.name)]
+    all_sizes: dict[str, int] | None = None
     if asked.sort.removeprefix("-") == _SIZE:
-        all_sizes = _by_topic(sizes(session, None))
-        page = paged(shapes, asked, {_SIZE: lambda each: (all_sizes.get(each.name, 0), each.name)})
+        all_sizes = known = _by_topic(sizes(session, None, silent))
+        page = paged(shapes, asked, {_SIZE: lambda each: (known.get(each.name, 0), each.name)})
     else:
         page = paged(shapes, asked, _ORDERS)
-    return page.of(*_rows(session, page.items))
+    rows, stopped = _rows(session, page.items, all_sizes, silent)
+    return page.of(rows, f"because {silent[0]}" if silent else stopped)
 
 
-def _rows(session: Session, shapes: Sequence[TopicShape]) -> tuple[list[TopicRow], str]:
+def _rows(
+    session: Session, shapes: Sequence[TopicShape], by_topic: Mapping[str, int] | None, silent: list[CommandError]
+) -> tuple[list[TopicRow], str]:
     partitions: list[TopicPartition] = []
     stopped = ""
     for shape in shapes:
@@ -60,8 +66,9 @@ def _rows(session: Session, shapes: Sequence[TopicShape]) -> tuple[list[TopicRow
             stopped = f"offsets and sizes after {MOST_PARTITIONS:,} partitions"
             break
         partitions += [TopicPartition(shape.name, index) for index in range(shape.partitions)]
-    found = extent(session, partitions)
-    by_topic = _by_topic(sizes(session, partitions)) if partitions else {}
+    found = extent(session, partitions, silent)
+    if by_topic is None:
+        by_topic = _by_topic(sizes(session, partitions, silent)) if partitions else {}
     records: dict[str, int] = {}
     for each in partitions:
         records[each.topic] = records.get(each.topic, 0) + (found.records(each) or 0)

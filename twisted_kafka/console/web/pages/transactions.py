@@ -29,5 +29,6 @@ def show_hanging(call: Call) -> Page:
     """Search all partitions, or those of a topic, for transactions that hang."""
     topic = call.query.get("topic", "")
     minutes = call.number("minutes", int(OLD_MINUTES), 0, 100_000)
-    found = hanging(call.session, [topic] if topic else [], call.context.clock.wall_ms() - minutes * _MINUTE_MS)
+    before_ms = call.context.clock.wall_ms() - minutes * _MINUTE_MS
+    found = hanging(call.session, [topic] if topic else [], before_ms, call.context.live.may_have_open)
     return Page("hanging.html", {"title": "Hanging transactions", "found": found, "topic": topic, "minutes": minutes})

@@ -32,6 +32,7 @@ from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperati
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
 from twisted_kafka.server.dispatch import EncodedResponse, api
 from twisted_kafka.server.error_counts import note_errors
+from twisted_kafka.server.inner_requests import InnerConnection, is_handed_over
 from twisted_kafka.system.bounded import BoundedCache
 
 _DESCRIBE: Final = AclOperation.DESCRIBE
@@ -80,13 +81,13 @@ class MetadataApis:
         snapshot = self._metadata.snapshot
         names: tuple[str | None, ...] | None = None
         if asked is None or (version == 0 and not asked):
-            names = ()
+            names = None if isinstance(context.connection, InnerConnection) else ()  # that one takes the answer without its bytes
         elif len(asked) == 1 and asked[0].topic_id == NO_UUID:
             names = (asked[0].name,)
         if names is None or (self._authorization.enforces and not self._sees_all(context, request, snapshot, names)):
             response = self._answer(context, request, snapshot)
             _note_topics(context, response)
-            return response
+            return MetadataResponse() if asked is None and is_handed_over(context, response) else response
         operations = (request.include_topic_authorized_operations, request.include_cluster_authorized_operations)
         key = (context.listener_name, version, operations, names)
         if self._encoded[0] is not snapshot:
