@@ -653,8 +653,8 @@ class KafkaServer:
         from twisted_kafka.console.web.console import WebConsole  # few brokers need it
 
         assert self.configs is not None
-        open_session = self.local_broker().session
-        running.console = console = WebConsole(self.config, self.metrics, main.reactor, open_session, self.configs, self.live())
+        broker, live = self.local_broker(), self.live()
+        running.console = console = WebConsole(self.config, self.metrics, main.reactor, broker, self.configs, live)
         console.start()
 
     def _reconfigurables(

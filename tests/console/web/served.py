@@ -16,7 +16,7 @@ from twisted_kafka.console.web.application import Application
 from twisted_kafka.console.web.context import ConsoleContext, ConsoleSettings
 from twisted_kafka.console.web.guard import Guard
 from twisted_kafka.console.web.listener import ConsoleSite
-from twisted_kafka.console.web.passwords import Passwords
+from twisted_kafka.console.web.users.passwords import Passwords
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.timing.clock import ManualClock
 

@@ -10,12 +10,13 @@ import pytest
 from tests.console.web.served import HOST, SASL, Served
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.console.web import listener, passwords, rendering, sessions
+from twisted_kafka.console.web import listener, rendering
 from twisted_kafka.console.web.call import Call, Page, Redirect
 from twisted_kafka.console.web.context import ConsoleSettings
 from twisted_kafka.console.web.guard import SECURITY_HEADERS
 from twisted_kafka.console.web.pages import overview
 from twisted_kafka.console.web.routes import GETS, POSTS
+from twisted_kafka.console.web.users import passwords, sessions
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 HOSTILE = "<script>alert(1)</script>\"'\u202egpj.exe\x1b[2J\x00\u2028"

@@ -185,12 +185,12 @@ def _read_streams(found: Any) -> Group:
 
 
 _DESCRIPTIONS: Final[Mapping[str, tuple[type[Message], Callable[[Any], Group]]]] = {
+    CLASSIC: (DescribeGroupsRequest, _read_classic),
     CONSUMER: (ConsumerGroupDescribeRequest, _read_consumer),
     SHARE: (ShareGroupDescribeRequest, _read_share),
     STREAMS: (StreamsGroupDescribeRequest, _read_streams),
-    CLASSIC: (DescribeGroupsRequest, _read_classic),
 }
-"""The classic request comes last: it also answers for groups that do not exist."""
+"""In the order in which they are asked for a group of unknown kind: most groups are classic ones."""
 
 
 def _partitions(assignment: Any) -> list[TopicPartition]:

@@ -17,7 +17,7 @@ from twisted_kafka.console.web.events import Hub, Rendered
 from twisted_kafka.console.web.listener import PAGE_TYPE, ConsoleRequest
 from twisted_kafka.console.web.rendering import query_url, static_file
 from twisted_kafka.console.web.routes import GETS, HARMLESS, LIVE, OPEN, POSTS, SECTIONS, TAILS, section_of
-from twisted_kafka.console.web.sessions import new_token
+from twisted_kafka.console.web.users.sessions import new_token
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.system.client_text import bounded_text

@@ -11,10 +11,10 @@ from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.live.lag_history import LagHistory
 from twisted_kafka.console.live.live import Counts, Live
 from twisted_kafka.console.queries.findings import Finding, findings
-from twisted_kafka.console.web.passwords import FailedLogins, Passwords
 from twisted_kafka.console.web.places import Places
 from twisted_kafka.console.web.report_run import ReportRuns
-from twisted_kafka.console.web.sessions import FormTokens, Sessions
+from twisted_kafka.console.web.users.passwords import FailedLogins, Passwords
+from twisted_kafka.console.web.users.sessions import FormTokens, Sessions
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock

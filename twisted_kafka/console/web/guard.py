@@ -2,7 +2,7 @@
 
 A page of another site may send requests to this console from the browser of somebody who can reach it. Such requests end here: by
 the host's name (a foreign name that resolves to this machine is DNS rebinding), by the origin, and by what the browser says about
-the request's source (Fetch Metadata). Forms also have a token (``sessions.py``).
+the request's source (Fetch Metadata). Forms also have a token (``users/sessions.py``).
 """
 
 import ipaddress

@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -33,6 +33,13 @@ def live_part(template: str, values: Mapping[str, Any]) -> str:
     found = _environment().get_template(template)
     block = found.blocks.get(LIVE_BLOCK)
     return "" if block is None else "".join(block(found.new_context(dict(values))))
+
+
+def compiled() -> Iterator[str]:
+    """Compile the templates, one at each step; yield their names."""
+    for each in sorted(path.name for path in (files(_PACKAGE) / "templates").iterdir()):
+        _environment().get_template(each)
+        yield each
 
 
 @cache

@@ -183,12 +183,11 @@ class AlterLogDirs:
         return DirectoryDescription(path, ErrorCode.NONE, logs, total_bytes, usable_bytes, directory.is_cordoned)
 
     def _lag(self, log: UnifiedLog) -> int:
+        if not log.is_future:
+            limits = log.limits
+            return max(limits.high_watermark.message_offset - limits.log_end.message_offset, 0)
         current = self._logs.get_log(log.topic_partition)
-        if current is None:
-            return UNKNOWN_LAG
-        if log.is_future:
-            return current.log_end_offset - log.log_end_offset
-        return max(log.high_watermark - log.log_end_offset, 0)
+        return UNKNOWN_LAG if current is None else current.log_end_offset - log.log_end_offset
 
 
 def make_moves(

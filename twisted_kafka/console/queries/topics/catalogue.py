@@ -1,5 +1,6 @@
 """The topics of a cluster as one list, which searches and sorts without asking for more."""
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,14 +8,16 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from twisted_kafka.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 MOST_UNWELL: Final = 500
 """Most partitions that are not well that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicShape:
+_NO_LEADER: Final = int(ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+class TopicShape(NamedTuple):
     """A topic without its records."""
 
     name: str
@@ -63,36 +66,44 @@ def catalogue(session: Session) -> Catalogue:
 def _catalogue(response: MetadataResponse) -> Catalogue:
     topics = sorted(response.topics, key=lambda each: str(each.name))
     leaders, replicas, behind = Counter[int](), Counter[int](), Counter[int]()
+    shapes: list[TopicShape] = []
     unwell: list[Unwell] = []
     count = 0
     for topic in topics:
+        if topic.error_code and not topic.partitions:
+            continue
+        shape = shape_of(topic)
+        shapes.append(shape)
         for each in topic.partitions:
             leaders[each.leader_id] += 1
             for replica in each.replica_nodes:
                 replicas[replica] += 1
+        if not (shape.offline or shape.under_replicated):
+            continue
+        for each in topic.partitions:
             if each.leader_id >= 0 and len(each.isr_nodes) >= len(each.replica_nodes):
                 continue
             behind.update(set(each.replica_nodes) - set(each.isr_nodes))
             count += 1
-            if len(unwell) < MOST_UNWELL:
-                leader = each.leader_id if each.leader_id >= 0 else None
-                place = str(topic.name), each.partition_index, leader
-                unwell.append(Unwell(*place, tuple(each.replica_nodes), tuple(each.isr_nodes)))
-    shapes = tuple(shape_of(each) for each in topics if not each.error_code or each.partitions)
-    return Catalogue(shapes, leaders, replicas, behind, tuple(sorted(unwell, key=lambda each: (each.topic, each.partition))), count)
+            unwell.append(_unwell(shape.name, each))
+    unwell = heapq.nsmallest(MOST_UNWELL, unwell, key=lambda each: (each.topic, each.partition))
+    return Catalogue(tuple(shapes), leaders, replicas, behind, tuple(unwell), count)
+
+
+def _unwell(topic: str, each: MetadataResponsePartition) -> Unwell:
+    leader = each.leader_id if each.leader_id >= 0 else None
+    return Unwell(topic, each.partition_index, leader, tuple(each.replica_nodes), tuple(each.isr_nodes))
 
 
 def shape_of(topic: MetadataResponseTopic) -> TopicShape:
     """Return the shape of a topic in a response."""
-    partitions = topic.partitions
-    return TopicShape(
-        str(topic.name),
-        len(partitions),
-        max((len(each.replica_nodes) for each in partitions), default=0),
-        topic.is_internal,
-        sum(each.leader_id < 0 or each.error_code == ErrorCode.LEADER_NOT_AVAILABLE for each in partitions),
-        sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
-    )
+    factor = offline = behind = 0
+    for each in topic.partitions:
+        copies = len(each.replica_nodes)
+        factor = max(factor, copies)
+        offline += each.leader_id < 0 or each.error_code == _NO_LEADER
+        behind += len(each.isr_nodes) < copies
+    return TopicShape(str(topic.name), len(topic.partitions), factor, topic.is_internal, offline, behind)
 
 
 def counts(shapes: Iterable[TopicShape]) -> tuple[int, int, int, int, int]:

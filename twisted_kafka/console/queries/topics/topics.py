@@ -77,8 +77,8 @@ def _rows(
     return rows, stopped
 
 
-def _by_topic(partitions: Mapping[TopicPartition, int]) -> dict[str, int]:
+def _by_topic(partitions: Mapping[tuple[str, int], int]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for each, size_bytes in partitions.items():
-        found[each.topic] = found.get(each.topic, 0) + size_bytes
+    for (name, _), size_bytes in partitions.items():
+        found[name] = found.get(name, 0) + size_bytes
     return found

@@ -1,0 +1,1 @@
+"""Who uses a console: passwords, sessions, and the tokens of forms."""
