@@ -10,6 +10,7 @@ from tests.support.two_brokers import OFFSETS, PRIVILEGED, TOPIC, TRANSACTIONS, 
 from twisted_kafka.console.actions.offsets import ResetOffsets
 from twisted_kafka.console.cluster.problems import CommandError, NotNowError
 from twisted_kafka.console.cluster.record_forms import Written
+from twisted_kafka.console.queries.consoles import consoles
 from twisted_kafka.console.queries.directories import directories
 from twisted_kafka.console.queries.findings import findings
 from twisted_kafka.console.queries.groups import group, groups
@@ -96,6 +97,13 @@ def test_the_other_broker_decides_by_the_rights_of_the_user(pair: tuple[Member, 
     assert caught.value.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+def test_the_other_brokers_own_console_is_looked_for(pair: tuple[Member, Member]) -> None:
+    (found,) = consoles(session_in(pair[0].broker, "root"), 1)
+    assert (found.broker, found.why) == (2, "it has none")
+    if pair[0].broker.config.optional_string("authorizer.class.name"):
+        assert consoles(session_in(pair[0].broker, "alice"), 1)[0].why == "its address is not for you to see"
+
+
 def test_a_broker_that_does_not_answer_is_named(pair: tuple[Member, Member]) -> None:
     root = session_in(pair[0].broker, "root", 1.0)
     assert [each.group_id for each in groups(root, Asked()).items] == ["billing"]
@@ -112,6 +120,7 @@ def test_a_broker_that_does_not_answer_is_named(pair: tuple[Member, Member]) -> 
         assert [each.partition for each in page_of_messages.items] == [0]
         assert page_of_messages.missing.startswith("broker 2 does not answer")
         assert topics(root, Asked()).stopped.startswith("because broker 2 does not answer")
+        assert consoles(root, 1)[0].why == "it does not answer"
         assert any("broker 2 does not answer" in each.text for each in findings(root))
         for ask in (
             lambda: messages(root, SystemClock(), MessagesAsked(TOPIC, (1,))),

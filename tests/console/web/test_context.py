@@ -36,6 +36,6 @@ def test_findings_are_looked_for_again_after_some_seconds_and_for_each_viewer(mo
     for viewer in (ALICE, BOB, ALICE):
         served.context.findings(viewer, FakeSession(viewer, "127.0.0.1"))
     assert viewers == [ALICE, BOB]
-    served.clock.advance_ms(context.FINDINGS_NS / 1_000_000)
+    served.clock.advance_ms(context.FINDINGS_S * 1_000)
     served.context.findings(ALICE, FakeSession(ALICE, "127.0.0.1"))
     assert viewers == [ALICE, BOB, ALICE]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.queries.consoles import OtherConsole
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 
@@ -41,6 +42,11 @@ class Call:
     query: Mapping[str, str]
     form: Mapping[str, str]
     context: ConsoleContext
+
+    @property
+    def consoles(self) -> tuple[OtherConsole, ...]:
+        """The consoles of the other brokers."""
+        return self.context.consoles(self.viewer.principal, self.session)
 
     def text(self, name: str, default: str = "") -> str:
         """Return a field of the query, without spaces around it."""

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import ConsoleAddress
@@ -10,6 +10,7 @@ from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.live.lag_history import LagHistory
 from twisted_kafka.console.live.live import Counts, Live
+from twisted_kafka.console.queries.consoles import OtherConsole, consoles
 from twisted_kafka.console.queries.findings import Finding, findings
 from twisted_kafka.console.web.places import Places
 from twisted_kafka.console.web.report_run import ReportRuns
@@ -23,10 +24,14 @@ MOST_NOTICES: Final = 1_000
 MOST_COUNTS: Final = 150
 """Most points of the broker's counters over time."""
 COUNTS_INTERVAL_NS: Final = 1_000_000_000
-MOST_FINDINGS: Final = 50
-"""Most principals whose findings are kept."""
-FINDINGS_NS: Final = 10 * 1_000_000_000
+MOST_PRINCIPALS: Final = 50
+"""Most principals whose results are kept."""
+FINDINGS_S: Final = 10
 """Findings are looked for again after this time: they read the state of the whole cluster."""
+CONSOLES_S: Final = 60
+"""The other brokers' consoles are looked for again after this time."""
+
+_T = TypeVar("_T")
 
 _AUTHORIZATION: Final = ("super.users", "allow.everyone.if.no.acl.found")
 
@@ -96,9 +101,29 @@ class Notices:
             return self._lines.pop(cookie, "")
 
 
-class _Findings(NamedTuple):
-    due_ns: int
-    found: "tuple[Finding, ...]"
+class ForSomeTime(Generic[_T]):
+    """Results of queries, one for each principal, that are asked for again after some seconds. Any thread may call it."""
+
+    def __init__(self, clock: IClock, seconds: int) -> None:
+        self._clock = clock
+        self._age_ns = seconds * 1_000_000_000
+        self._lock = machine.Lock()
+        self._kept: OrderedDict[str, tuple[int, _T]] = OrderedDict()
+
+    def get(self, viewer: KafkaPrincipal, make: Callable[[], _T]) -> _T:
+        """Return a result that is not too old, or that of ``make``, and raise what it raises."""
+        key, now_ns = str(viewer), self._clock.monotonic_ns()
+        with self._lock:
+            known = self._kept.get(key)
+        if known is not None and now_ns < known[0]:
+            return known[1]
+        made = make()
+        with self._lock:
+            self._kept[key] = now_ns + self._age_ns, made
+            self._kept.move_to_end(key)
+            while len(self._kept) > MOST_PRINCIPALS:
+                self._kept.popitem(last=False)
+        return made
 
 
 class ConsoleContext:
@@ -122,7 +147,8 @@ class ConsoleContext:
         self._make_passwords = passwords
         self._lock = machine.Lock()
         self._counts: deque[Counts] = deque(maxlen=MOST_COUNTS)
-        self._findings: OrderedDict[str, _Findings] = OrderedDict()
+        self._findings = ForSomeTime[tuple[Finding, ...]](clock, FINDINGS_S)
+        self._consoles = ForSomeTime[tuple[OtherConsole, ...]](clock, CONSOLES_S)
         self._passwords: Passwords | None = None
 
     @property
@@ -142,21 +168,22 @@ class ConsoleContext:
 
     def findings(self, viewer: KafkaPrincipal, session: Session) -> tuple[Finding, ...]:
         """Return the findings that the viewer may see, some seconds old; ``session`` is the viewer's. Raises CommandError."""
-        key, now_ns = str(viewer), self.clock.monotonic_ns()
-        with self._lock:
-            known = self._findings.get(key)
-        if known is not None and now_ns < known.due_ns:
-            return known.found
+
+        def make() -> tuple[Finding, ...]:
+            try:
+                own = self.live.diagnoses(session), self.live.certificates(session)
+            except CommandError:  # not for this viewer
+                own = (), []
+            return findings(session, *own)
+
+        return self._findings.get(viewer, make)
+
+    def consoles(self, viewer: KafkaPrincipal, session: Session) -> tuple[OtherConsole, ...]:
+        """Return the consoles of the other brokers, as far as the viewer may know them; none if the cluster does not answer."""
         try:
-            own = self.live.diagnoses(session), self.live.certificates(session)
-        except CommandError:  # not for this viewer
-            own = (), []
-        found = findings(session, *own)
-        with self._lock:
-            self._findings[key] = _Findings(now_ns + FINDINGS_NS, found)
-            while len(self._findings) > MOST_FINDINGS:
-                self._findings.popitem(last=False)
-        return found
+            return self._consoles.get(viewer, lambda: consoles(session, self.settings.broker_id))
+        except CommandError:
+            return ()
 
     def cookie_name(self, kind: str) -> str:
         """Return a cookie's name. Cookies of one host have no ports, so several consoles need several names."""

@@ -94,7 +94,7 @@ class WarmUp:
         self._submit(self._piece).add_done_callback(lambda done: self._reactor.callFromThread(self._done, done))
 
     def _piece(self) -> int | None:
-        """Do one piece; return its cost in nanoseconds, None if there is none."""
+        """Do one piece; return its cost in nanoseconds, or None at the end."""
         began_ns = thread_cpu_ns()
         for _ in self._pieces:
             return thread_cpu_ns() - began_ns

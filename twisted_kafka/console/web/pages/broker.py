@@ -19,7 +19,14 @@ def show_requests(call: Call) -> Page:
     )
     count = call.number("count", COUNTS[0], 1, COUNTS[-1])
     found = call.context.live.requests(call.session, wanted, count)
-    values = {"title": "Requests", "rows": found, "left_out": call.context.live.left_out, "count": count, "counts": COUNTS}
+    values = {
+        "title": "Requests",
+        "rows": found,
+        "left_out": call.context.live.left_out,
+        "count": count,
+        "counts": COUNTS,
+        "others": call.consoles,
+    }
     return Page("requests.html", values, is_live=True)
 
 
@@ -35,14 +42,14 @@ def show_clients(call: Call) -> Page:
     """Show the clients that are connected to this broker."""
     rows = asked(call, _CLIENT_COLUMNS)
     page = call.context.live.clients(call.session, rows)
-    return Page("clients.html", {"title": "Clients", "page": page, "sort": rows.sort}, is_live=True)
+    return Page("clients.html", {"title": "Clients", "page": page, "sort": rows.sort, "others": call.consoles}, is_live=True)
 
 
 def show_threads(call: Call) -> Page:
     """Show the threads of the broker's process."""
     threads = call.context.live.threads(call.session)
     highest = max((each.cpu_s or 0 for each in threads), default=0)
-    return Page("threads.html", {"title": "Threads", "threads": threads, "highest": highest}, is_live=True)
+    return Page("threads.html", {"title": "Threads", "threads": threads, "highest": highest, "others": call.consoles}, is_live=True)
 
 
 def _text(message: Any) -> str:

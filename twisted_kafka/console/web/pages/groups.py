@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from twisted_kafka.console.cluster.groups import SHARE
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.live.live import InFlight
 from twisted_kafka.console.queries.groups import GroupDetail, group, groups
@@ -29,13 +30,21 @@ def show(call: Call) -> Page:
     found = group(call.session, name)
     highest = max((each.lag or 0 for each in found.partitions), default=0)
     lags = call.context.lags.note(replace(found, group_id=f"{call.viewer.principal}\0{name}"))
-    values = {"title": name, "group": found, "highest": highest, "lags": lags, "in_flight": _in_flight(call, found)}
+    others = call.consoles if found.kind == SHARE else ()
+    values = {
+        "title": name,
+        "group": found,
+        "highest": highest,
+        "lags": lags,
+        "in_flight": _in_flight(call, found),
+        "others": others,
+    }
     return Page("group.html", values, is_live=True)
 
 
 def _in_flight(call: Call, found: GroupDetail) -> tuple[InFlight, ...]:
     """Return a share group's records that are not done, to users with Describe on the cluster."""
-    if found.kind != "share":
+    if found.kind != SHARE:
         return ()
     with suppress(CommandError):
         return tuple(call.context.live.in_flight(call.session, found.group_id))

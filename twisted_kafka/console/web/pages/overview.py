@@ -29,5 +29,12 @@ def show(call: Call) -> Page:
     pairs = list(pairwise(counts))
     lines = [(label, form, [after.per_second(before, name) for before, after in pairs]) for name, label, form in _LINES]
     latest = counts[-1] if counts else None
-    values = {"title": "Overview", "overview": found, "findings": findings, "lines": lines, "latest": latest}
+    values = {
+        "title": "Overview",
+        "overview": found,
+        "findings": findings,
+        "lines": lines,
+        "latest": latest,
+        "others": call.consoles,
+    }
     return Page("overview.html", values, is_live=True)
