@@ -33,14 +33,14 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def page_of(browser: Any, url: str, scheme: str = "light", width: int = 1280) -> Iterator[Any]:
-    """A page whose errors and refused loads fail the test."""
+def page_of(browser: Any, url: str, scheme: str = "light", width: int = 1280, expected: str = "status of 4") -> Iterator[Any]:
+    """A page whose errors and refused loads fail the test, except for errors with a text that is expected."""
     context = browser.new_context(base_url=url, color_scheme=scheme, viewport={"width": width, "height": 800})
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda line: problems.append(line.text) if line.type == "error" and "status of 4" not in line.text else None)
+    page.on("console", lambda line: problems.append(line.text) if line.type == "error" and expected not in line.text else None)
     page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(url) else None)
     try:
         yield page

@@ -1,12 +1,16 @@
 """The console in Chromium: every page in light and dark, narrow and wide; keyboard, live parts, changes, a login."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import twisted_kafka
 from tests.console.web.chromium import chromium, page_of, serious_violations
 from tests.console.web.shop import shop
+from tests.support.console import make_topic, session_in
+from tests.support.ports import free_port
 from twisted_kafka.testing import Broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -91,6 +95,25 @@ def test_a_tail_shows_new_records_and_none_is_lost_in_a_pause(kafka: Broker, bro
         kafka.produce("clicks", b"<b>missed</b> click", partition=1)
         page.get_by_role("button", name="Go on").click()
         page.get_by_text("<b>missed</b> click").wait_for()
+
+
+def test_an_open_page_goes_on_after_a_restart_of_its_broker(browser: Any, tmp_path: Path) -> None:
+    settings = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}", "console.listener": f"127.0.0.1:{free_port()}"}
+    broker = twisted_kafka.Broker(settings, data_dir=tmp_path)
+    broker.start()
+    with page_of(browser, str(broker.console_url), expected="net::ERR_") as page:
+        page.goto("/topics")
+        page.wait_for_function("document.getElementById('live-text').textContent === 'Live'")
+        broker.stop()
+        page.wait_for_function("document.getElementById('live-text').textContent.startsWith('Connecting')")
+        broker = twisted_kafka.Broker(settings, data_dir=tmp_path)
+        broker.start()
+        try:
+            page.wait_for_function("document.getElementById('live-text').textContent === 'Live'")
+            make_topic(session_in(broker), "born-after")
+            page.get_by_role("link", name="born-after").wait_for()
+        finally:
+            broker.stop()
 
 
 def test_the_keyboard_reaches_everything_and_the_first_stop_skips_the_navigation(kafka: Broker, browser: Any) -> None:
