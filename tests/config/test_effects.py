@@ -22,12 +22,21 @@ def test_topic_keys_with_an_effect_are_read() -> None:
     assert unread == set()
 
 
+THROUGH_GROUPS = {
+    each for key in GROUP_KEYS.values() if f'"{key.name}"' in CODE for each in (key.synonym, key.low, key.high) if each
+}
+"""Defaults and bounds of a group's configs."""
+
+
 def test_broker_keys_with_an_effect_are_read() -> None:
     through_topics = {synonym for name in TOPIC_HONOURED for synonym, _ in TOPIC_KEYS[name].synonyms}
     direct = {name for name in HONOURED if f'"{name}"' in CODE}
     through_synonyms = {name for name in HONOURED if direct & set(BROKER_SYNONYMS.get(name, ()))}
-    through_groups = {each for key in GROUP_KEYS.values() if f'"{key.name}"' in CODE for each in (key.synonym, key.low, key.high)}
-    assert HONOURED - through_topics - direct - through_synonyms - through_groups == set()
+    assert HONOURED - through_topics - direct - through_synonyms - THROUGH_GROUPS == set()
+
+
+def test_a_key_that_is_read_for_groups_is_listed() -> None:
+    assert THROUGH_GROUPS <= HONOURED
 
 
 def test_every_key_of_this_broker_has_an_effect() -> None:

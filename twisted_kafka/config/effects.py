@@ -49,6 +49,9 @@ _BROKER = """
     group.share.heartbeat.interval.ms group.share.min.heartbeat.interval.ms group.share.max.heartbeat.interval.ms
     group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms
     group.share.max.size group.share.assignors group.share.initialize.retry.interval.ms
+    group.share.record.lock.duration.ms group.share.min.record.lock.duration.ms group.share.max.record.lock.duration.ms
+    group.share.delivery.count.limit group.share.min.delivery.count.limit group.share.max.delivery.count.limit
+    group.share.partition.max.record.locks group.share.min.partition.max.record.locks group.share.max.partition.max.record.locks
     group.coordinator.append.linger.ms share.coordinator.append.linger.ms
     group.streams.session.timeout.ms group.streams.min.session.timeout.ms group.streams.max.session.timeout.ms
     group.streams.heartbeat.interval.ms group.streams.min.heartbeat.interval.ms group.streams.max.heartbeat.interval.ms
