@@ -86,7 +86,8 @@ def test_records_that_a_member_has_acquired(kafka: Kafka) -> None:
     alter(kafka, "tasks", 1)
     leader: Any = kafka.leader("tasks")
     with ShareMember(leader.bootstrap_servers, "g", MEMBER, topic_id) as member:
-        member.fetch()
+        # The leader may not know the share coordinator yet, and answers without records when the fetch has waited long enough.
+        kafka.wait_for(lambda: (member.fetch(), kafka.share_group("g").acquired)[1], bool, "acquired records")
         (acquired,) = kafka.share_group("g").acquired
         assert acquired == ("tasks", 0, 1, 2, "ACQUIRED", 1, MEMBER)
         member.acknowledge((1, 1, [RELEASE]))
