@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.sharing import GROUP, PARTITIONS, SETTLED_S, TOPIC, JavaMember, Sender, faults, holds_of, lag, prepare
 from tests.support.clients.clients import java_library, later_java_class_path, later_java_tool
 from tests.support.clients.served import ServedBroker
+from tests.support.clients.sharing import GROUP, PARTITIONS, SETTLED_S, TOPIC, JavaMember, Sender, faults, holds_of, lag, prepare
 from tests.support.eventually import eventually
 
 RECORDS = 2_000
@@ -35,7 +35,7 @@ def test_members_of_java_complete_each_record_once(broker: ServedBroker, tmp_pat
     eventually(lambda: lag(broker.bootstrap) == 0, wait_s=SETTLED_S, pause_s=0.5)
     holds = holds_of({each.name: each.stop() for each in members})
     places = [(number % PARTITIONS, number // PARTITIONS) for number in range(RECORDS)]
-    assert not faults(holds, places, [], LOCK_NS)
+    assert not faults(holds, places, {}, LOCK_NS)
     assert {hold.member for history in holds.values() for hold in history} == {each.name for each in members}
 
 

@@ -8,7 +8,7 @@ nanoseconds.
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +72,11 @@ def prepare(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
         future.result(30)
+    let_begin_early(bootstrap)
+
+
+def let_begin_early(bootstrap: str) -> None:
+    """Let the group begin with the first record of its topic."""
     with RawClient(bootstrap) as client:
         set_group_configs(client, GROUP, share_auto_offset_reset="earliest", share_delivery_count_limit="10")
 
@@ -163,9 +168,13 @@ class JavaMember:
 
 
 class Hold(NamedTuple):
-    """A record in the hands of a member: from when until when, how it was acknowledged, and whether that succeeded."""
+    """A record in the hands of a member: from when until when, how it was acknowledged, and whether that succeeded.
+
+    The broker sent it after ``since_ns``, when the member got the records of its last round.
+    """
 
     member: str
+    since_ns: int
     began_ns: int
     ended_ns: int
     delivery_count: int
@@ -179,21 +188,25 @@ def holds_of(members: dict[str, Sequence[str]]) -> dict[Place, list[Hold]]:
     holds: dict[Place, list[Hold]] = {}
     for name, lines in members.items():
         rounds = [lines[at : at + 3] for at in range(0, len(lines) - len(lines) % 3, 3)]
+        since_ns = 0
         for got, ack, end in rounds:
             (_, began, *places), (_, ended, *types), (_, answered, *failed) = got.split(), ack.split(), end.split()
             for each, kind in zip(places, types, strict=True):
                 partition, offset, count = map(int, each.split(":"))
-                hold = Hold(
-                    name, int(began), int(ended), count, int(kind.split(":")[2]), str(partition) not in failed, int(answered)
-                )
+                is_done = str(partition) not in failed
+                hold = Hold(name, since_ns, int(began), int(ended), count, int(kind.split(":")[2]), is_done, int(answered))
                 holds.setdefault((partition, offset), []).append(hold)
+            since_ns = int(began)
     return {place: sorted(each, key=lambda hold: hold.began_ns) for place, each in holds.items()}
 
 
-def faults(holds: dict[Place, list[Hold]], produced: Iterable[Place], kills_ns: Sequence[int], lock_ns: int) -> list[str]:
+def faults(
+    holds: dict[Place, list[Hold]], produced: Iterable[Place], kills_ns: Mapping[int, Sequence[int]], lock_ns: int
+) -> list[str]:
     """Return what must not be: a record that is lost, that is delivered after its end, or that two members have at once.
 
-    A kill of the broker ends all holds: their acknowledgements may fail, or succeed without an answer.
+    ``kills_ns`` has by partition when its leader was killed. That ends all holds: their acknowledgements may fail, or succeed
+    without an answer.
     """
     found = []
     for place in produced:
@@ -208,7 +221,7 @@ def faults(holds: dict[Place, list[Hold]], produced: Iterable[Place], kills_ns: 
         for first, second in pairwise(history):
             if ends and second.began_ns > ends[0].answered_ns:
                 found.append(f"{place} was delivered after its end: {history}")
-            is_ended = any(first.began_ns - lock_ns < kill < second.began_ns for kill in kills_ns)
+            is_ended = any(first.since_ns < kill < second.began_ns for kill in kills_ns.get(place[0], ()))
             if second.began_ns < first.ended_ns and not is_ended and second.began_ns - first.began_ns < lock_ns:
                 found.append(f"{place} was delivered to two members at once: {history}")
     return found
