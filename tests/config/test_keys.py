@@ -20,8 +20,12 @@ def _rows(name: str) -> dict[str, dict[str, str]]:
         return {row["key"]: row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
 
 
-AS_IN_4_4 = {"group.coordinator.append.linger.ms"}
-"""Keys of 3.9 that have the declaration of 4.4: 3.9 does not have the value -1."""
+AS_IN_4_4 = {
+    "group.coordinator.append.linger.ms",
+    "group.share.partition.max.record.locks",
+    "group.share.record.lock.duration.ms",
+}
+"""Keys of 3.9 that have the declaration of 4.4: 3.9 does not have the linger -1, and its share groups do not work."""
 BROKER_ROWS = _rows("broker-3.9.2.tsv") | {name: _rows("broker-4.4.0.tsv")[name] for name in AS_IN_4_4}
 TOPIC_ROWS = _rows("topic-3.9.2.tsv") | {name: row for name, row in _rows("topic-4.4.0.tsv").items() if name in KAFKA_4_TOPIC_KEYS}
 KAFKA_4_ROWS = {name: row for name, row in _rows("broker-4.4.0.tsv").items() if name in KAFKA_4_KEYS}

@@ -31,6 +31,7 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("kafka-4-keys", rf"^(describe_configs|topics_of_strange_numbers) v\d+: .*\.configs\.({_KAFKA_4})$"),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("append-linger", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.append\.linger\.ms\."),
+    Difference("record-locks", r"^describe_configs v\d+: .*\.configs\.group\.share\.partition\.max\.record\.locks\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
     Difference(
         "one-broker-defaults", r"^describe_configs v\d+: .*\.configs\.(offsets|transaction)\.[a-z.]+\.synonyms\[1\]\.value$"

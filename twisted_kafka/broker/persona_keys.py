@@ -118,9 +118,10 @@ def _hidden(*words: str) -> frozenset[str]:
 
 _CLASSIC: Final = {"group.coordinator.rebalance.protocols": "classic"}
 
+_DEFAULTS_OF_3_9: Final = {"group.share.partition.max.record.locks": "200"}
+
 _DEFAULTS_OF_4: Final = {
     "group.coordinator.threads": "4",
-    "group.share.partition.max.record.locks": "2000",
     "log.message.timestamp.after.max.ms": "3600000",  # KIP-1030, as the rest
     "num.recovery.threads.per.data.dir": "2",
 }
@@ -157,7 +158,7 @@ EDITIONS: Final = {
         _hidden(_SINCE_3_9, _SINCE_4),
         _NO_FEATURES,
     ),
-    "3.9": Edition(_CLASSIC, _hidden(_SINCE_4), _NO_FEATURES),
+    "3.9": Edition(_CLASSIC | _DEFAULTS_OF_3_9, _hidden(_SINCE_4), _NO_FEATURES),
     "4.1": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_1, _hidden(_GONE_IN_4_1, _SINCE_4_2, _SINCE_4_4), _FEATURES_OF_4_1),
     "4.2": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2, _hidden(_GONE_IN_4_1, _SINCE_4_4), _FEATURES_OF_4_2),
     "4.4": Edition(_DEFAULTS_OF_4 | _DEFAULTS_OF_4_2 | _DEFAULTS_OF_4_4, _hidden(_GONE_IN_4_1), _FEATURES_OF_4_4),

@@ -128,13 +128,13 @@ KEYS: tuple[ConfigKey, ...] = (
               "Maximum number of share groups."),
     ConfigKey("group.share.max.size", SHORT, 200, Between(10, 1000), MEDIUM, READ_ONLY,
               "Maximum number of members of a share group."),
-    ConfigKey("group.share.record.lock.duration.ms", INT, 30000, Between(1000, 60000), MEDIUM, READ_ONLY,
+    ConfigKey("group.share.record.lock.duration.ms", INT, 30000, Between(1000, 3_600_000), MEDIUM, READ_ONLY,
               "How long a record stays locked for the member that fetched it."),
     ConfigKey("group.share.min.record.lock.duration.ms", INT, 15000, Between(1000, 30000), MEDIUM, READ_ONLY,
               "Minimum duration of a record lock."),
     ConfigKey("group.share.max.record.lock.duration.ms", INT, 60000, Between(30000, 3_600_000), MEDIUM, READ_ONLY,
               "Maximum duration of a record lock."),
-    ConfigKey("group.share.partition.max.record.locks", INT, 200, Between(100, 10000), MEDIUM, READ_ONLY,
+    ConfigKey("group.share.partition.max.record.locks", INT, 2000, Between(100, 10000), MEDIUM, READ_ONLY,
               "Maximum number of records of a partition that are locked at a time."),
 )
 # fmt: on
