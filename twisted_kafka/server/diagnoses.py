@@ -45,6 +45,7 @@ class Symptom(NamedTuple):
 
 _COMMITS: Final = (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
 _MEMBERS: Final = (*_COMMITS, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+_SHARERS: Final = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 _TOO_SLOW: Final = (
     "is no member of group {group} any more: it handled records for longer than max.poll.interval.ms, or sent no heartbeat within "
     "session.timeout.ms. Raise the first, lower max.poll.records, or close consumers before their process ends"
@@ -107,6 +108,25 @@ SYMPTOMS: Final = (
         (),
         "runs an application whose topology group {group} cannot use: compare its topics with the broker's answer in the log "
         "of Kafka Streams",
+    ),
+    Symptom(
+        ErrorCode.INVALID_RECORD_STATE,
+        _SHARERS,
+        "acknowledges records of{about} that group {group} has not given to it, or no longer: their lock expired "
+        "(share.record.lock.duration.ms), the broker started again, another member has them, or they were acknowledged before. "
+        "Raise the duration, renew locks, or handle fewer records at a time",
+    ),
+    Symptom(
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        _SHARERS,
+        "sends a share session epoch that the broker does not expect of a member of group {group}: two consumers have one member "
+        "id, or the client library sends two requests at once",
+    ),
+    Symptom(
+        ErrorCode.INVALID_REQUEST,
+        _SHARERS,
+        "sends what no member of share group {group} may send about{about}, such as acknowledgements that overlap or of records "
+        "that were never fetched: a fault of the client library",
     ),
     Symptom(
         ErrorCode.ILLEGAL_GENERATION,

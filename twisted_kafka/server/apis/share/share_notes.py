@@ -19,9 +19,9 @@ _COUNTS: Final = {
 
 
 def note_partitions(context: RequestContext, topic: str, partitions: Sequence[Any], size_bytes: int) -> None:
-    """Record a topic, its partitions and the first error."""
-    error = next((each.error_code for each in partitions if each.error_code), 0)
-    context.note_topic(topic, tuple(each.partition_index for each in partitions), 0, size_bytes, error)
+    """Record a topic, its partitions and the first error: that of a partition, or that of its acknowledgements."""
+    errors = (each.error_code or getattr(each, "acknowledge_error_code", 0) for each in partitions)
+    context.note_topic(topic, tuple(each.partition_index for each in partitions), 0, size_bytes, next(filter(None, errors), 0))
 
 
 def note_acquired(context: RequestContext, topic: str, acquired: Sequence[Acquired]) -> None:
