@@ -122,6 +122,12 @@ def test_the_first_fetch_looks_further_if_the_first_partition_has_not_enough(mak
     topic.produce("a", partition=1)
     with topic.member("one", 0, 1) as one:
         assert acquired_by_partition(one.fetch(max_wait_ms=60_000)) == {0: [], 1: [(0, 0)]}
+    topic = make(3)
+    for partition in (1, 2):
+        topic.produce("a", partition=partition)
+    with topic.member("one", 0, 1, 2) as one:
+        assert acquired_by_partition(one.fetch(max_wait_ms=60_000)) == {0: [], 1: [(0, 0)]}
+        assert acquired_by_partition(one.fetch(max_wait_ms=60_000)) == {2: [(0, 0)]}
     topic = make(2)
     for partition in range(2):
         topic.produce("a", partition=partition)

@@ -4,7 +4,8 @@ from typing import Any
 
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.share.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
-from twisted_kafka.tools.compare.data_requests import fill
+from twisted_kafka.tools.compare.data_requests import data, fill, produce
+from twisted_kafka.tools.compare.scenarios.administration.configs import change
 from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import (
     ACCEPT,
     FINAL,
@@ -15,11 +16,13 @@ from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import (
     ShareMember,
     newer,
     reader,
+    topic_of,
 )
 from twisted_kafka.tools.compare.talk import Talk
 
 UNKNOWN = b"u" * 16
 GAP = 0
+GROUP = 32
 
 
 @newer(ShareFetchRequest, since=1)
@@ -51,6 +54,22 @@ def share_fetch_sessions(talk: Talk, version: int) -> None:
     member.fetch(partitions=(0,), epoch=0, version=version)
     member.fetch(partitions=(), epoch=FINAL, version=version)
     member.fetch(partitions=(), epoch=0, version=version)
+
+
+@newer(ShareFetchRequest, since=1)
+def share_fetch_begins_with_an_empty_partition(talk: Talk, version: int) -> None:
+    """The first fetch of a group that begins with the first record, where only some partitions have records."""
+    for name, partitions, filled in (("one", 2, (1,)), ("two", 3, (2,)), ("three", 3, (1, 2)), ("none", 2, ())):
+        topic_id = topic_of(talk, name, partitions)
+        member = ShareMember(talk, talk.topic(f"group.{name}"), topic_id, name)
+        talk.ask(change(GROUP, member.group, [("share.auto.offset.reset", 0, "earliest")]), 1, note=False)
+        for partition in filled:
+            talk.ask(produce(member.topic, data(8, 3), partition), 8, note=False)
+        member.join()
+        everywhere = tuple(range(partitions))
+        member.fetch(partitions=everywhere, version=version)
+        for _ in range(2):
+            member.fetch(partitions=(), version=version)
 
 
 @newer(ShareFetchRequest, since=1)
