@@ -278,6 +278,27 @@ def streams_topologies(talk: Talk, version: int) -> None:
 
 
 @newer(StreamsGroupHeartbeatRequest, since=0)
+def streams_changelogs_that_are_sources(talk: Talk, version: int) -> None:
+    """A state whose changelog is the topic that its subtopology reads, as optimized topologies have it; alone, and with another.
+
+    Kafka describes a new group as configured only after a later record in its partition of the group topic.
+    """
+    source(talk, "t", 2)
+    topic, counts = talk.topic("t"), talk.topic("counts")
+    groups = {"group": [internal(topic)], "both": [internal(topic), internal(counts)]}
+    for name, changelogs in groups.items():
+        member = StreamsMember(talk, talk.topic(name))
+        member.join(subtopology("0", topic, state_changelog_topics=changelogs), version=version)
+        if len(changelogs) > 1:
+            talk.known(counts)
+        member.settle()
+        member.beat(note=False)
+    StreamsMember(talk, talk.topic("later")).join(subtopology("0", topic), note=False)
+    for name in groups:
+        described(talk, version, talk.topic(name))
+
+
+@newer(StreamsGroupHeartbeatRequest, since=0)
 def streams_static_members(talk: Talk, version: int) -> None:
     """A static member goes away and returns with its tasks; others are refused: the answers and the records."""
     source(talk, "t", 2)
