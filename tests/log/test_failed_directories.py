@@ -12,6 +12,7 @@ from tests.support.eventually import WAIT_S
 from tests.support.logs import append, batch, contents
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -135,6 +136,30 @@ def test_retention_goes_on_when_it_fails_in_one_log(broker: Broker, monkeypatch:
     broker.later(300_000)
     assert broker.failed == manager.directories[:1]
     assert manager.get_log(TWO).log_start_offset == 1
+
+
+@pytest.mark.parametrize("task", ["delete_old_segments", "flush", "remove_expired_producers"])
+def test_periodic_work_goes_on_after_an_error_of_our_own_in_one_log(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    manager = broker.start(producer_id_expiration_check_interval_ms=300_000, log_flush_scheduler_interval_ms=300_000)
+    done = []
+    for partition in (ONE, TWO):
+        broker.topic_configs[partition.topic] = {"flush.ms": "1000"}
+        append(manager.get_or_create_log(partition), b"x")
+    broken = manager.get_log(ONE)
+
+    def act(log: UnifiedLog, *_: int) -> int:
+        done.append(log.topic_partition)
+        if log is broken:
+            raise ValueError("a fault of ours")
+        return 0
+
+    monkeypatch.setattr(UnifiedLog, task, act)
+    with capturedLogs() as events:
+        broker.later(300_000)
+    assert TWO in done
+    assert any("log_failure" in event for event in events)
 
 
 def test_a_log_that_cannot_be_renamed_is_not_deleted_and_its_directory_fails(

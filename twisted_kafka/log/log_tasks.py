@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
@@ -75,7 +76,7 @@ class LogTasks:
         """Remove the state of producers that have not written for ``producer.id.expiration.ms``."""
         now_ms = self._logs.clock.wall_ms()
         for log in self._logs.all_logs():
-            log.remove_expired_producers(now_ms)
+            self._guarded(partial(log.remove_expired_producers, now_ms))
 
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points of every directory."""
@@ -98,4 +99,6 @@ class LogTasks:
             return action() or 0
         except KafkaStorageError as error:
             _log.error("{error}", error=error)
-            return 0
+        except Exception:  # noqa: BLE001 an error in one log must not stop the work for the others, now and at each later time
+            _log.failure("An unexpected error in the periodic work of a log")
+        return 0
