@@ -31,6 +31,14 @@ def test_a_file_of_no_bytes_is_empty(tmp_path: Path) -> None:
     assert OffsetCheckpoint(path).read() == {}
 
 
+@pytest.mark.parametrize("offset", ["-1", "+1", "1_0", "\N{ARABIC-INDIC DIGIT THREE}", str(2**63)])
+def test_a_number_that_no_broker_writes_is_damage(tmp_path: Path, offset: str) -> None:
+    for line in (f"one 0 {offset}", f"one {offset} 0"):
+        (tmp_path / "checkpoint").write_text(f"0\n1\n{line}\n")
+        with pytest.raises(MalformedCheckpointError, match="line 3"):
+            OffsetCheckpoint(tmp_path / "checkpoint").read()
+
+
 @pytest.mark.parametrize("text", ["1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na b c\n", "x", "0\n1\n\xff"])
 def test_damage_is_told_with_the_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"
@@ -59,7 +67,9 @@ def test_directory_names(name: str, topic: str, partition: int) -> None:
     assert parse_partition_directory(name) == (topic, partition)
 
 
-@pytest.mark.parametrize("name", ["topic", "topic-", "-1", "topic-x", "lost+found"])
+@pytest.mark.parametrize(
+    "name", ["topic", "topic-", "-1", "topic-x", "lost+found", "topic-00", "topic-2147483648", "a b-0", "x" * 250 + "-0"]
+)
 def test_other_directories(name: str) -> None:
     with pytest.raises(ValueError):
         parse_partition_directory(name)

@@ -153,14 +153,25 @@ def test_all_epochs_are_replaced_at_once(tmp_path: Path) -> None:
     assert cache.sync()
 
 
-@pytest.mark.parametrize(("text", "is_damaged"), [("0\n0\n", True), ("", True), ("nonsense", True), ("0\n1\n3 7\n", False)])
+@pytest.mark.parametrize(
+    ("text", "is_damaged"),
+    [
+        ("0\n0\n", True),
+        ("", True),
+        ("nonsense", True),
+        ("0\n2\n1 9\n3 7\n", True),
+        ("0\n2\n3 7\n3 9\n", True),
+        ("0\n1\n-3 7\n", True),
+        ("0\n1\n3 7\n", False),
+    ],
+)
 def test_a_file_without_readable_epochs_is_damaged(tmp_path: Path, text: str, is_damaged: bool) -> None:
     """The caller reads them from the batches then."""
     reported: list[object] = []
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     cache = LeaderEpochCache(tmp_path, reported.append)
     cache.load()
-    assert (cache.is_damaged, bool(reported)) == (is_damaged, text == "nonsense")
+    assert (cache.is_damaged, bool(reported)) == (is_damaged, text not in ("", "0\n0\n", "0\n1\n3 7\n"))
     assert cache.entries == (() if is_damaged else ((3, 7),))
     missing = LeaderEpochCache(tmp_path / "elsewhere", reported.append)
     missing.load()

@@ -1,17 +1,14 @@
 """Checks names of topics, and finds names that collide in metrics, where '.' is written as '_' (Kafka: ``Topic``)."""
 
-import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import InvalidTopicError
+from twisted_kafka.protocol.topic_partition import MAX_TOPIC_LENGTH, has_legal_characters
 from twisted_kafka.system import machine
 
-MAX_NAME_LENGTH: Final = 249
 CLUSTER_TOPIC: Final = "__cluster_metadata"
-
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_error(name: str) -> str | None:
@@ -20,9 +17,9 @@ def name_error(name: str) -> str | None:
         return "The topic name is invalid: it is empty, and the empty string is not allowed"
     if name in (".", ".."):
         return f"The topic name is invalid: {name!r} is not allowed"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"The topic name is invalid: its length {len(name)} is longer than {MAX_NAME_LENGTH}, which is the max allowed"
-    if _LEGAL.fullmatch(name) is None:
+    if len(name) > MAX_TOPIC_LENGTH:
+        return f"The topic name is invalid: its length {len(name)} is longer than {MAX_TOPIC_LENGTH}, which is the max allowed"
+    if not has_legal_characters(name):
         return f"The topic name is invalid: {name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 

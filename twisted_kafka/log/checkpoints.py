@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from twisted_kafka.log.files import write_atomically
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.log.files import MAX_OFFSET, write_atomically
+from twisted_kafka.protocol.topic_partition import MAX_PARTITION, TopicPartition
 from twisted_kafka.system import machine
 from twisted_kafka.system.files.file_io import read_whole
 
@@ -84,4 +84,12 @@ class OffsetCheckpoint:
 
 def _parse_offset(line: str) -> tuple[TopicPartition, int]:
     topic, partition, offset = line.split()
-    return TopicPartition(topic, int(partition)), int(offset)
+    return TopicPartition(topic, parse_number(partition, MAX_PARTITION)), parse_number(offset, MAX_OFFSET)
+
+
+def parse_number(text: str, most: int) -> int:
+    """Return a number from 0 to ``most``; raises ValueError, also for a text that is a number only for Python."""
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= number <= most:
+        raise ValueError(f"{text!r} is not a number from 0 to {most}")
+    return number

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import MAX_PARTITION, MAX_TOPIC_LENGTH, TopicPartition, has_legal_characters
 from twisted_kafka.system import machine
 from twisted_kafka.system.files import disk
 from twisted_kafka.system.files.durability import fsync, has_to_last
@@ -30,8 +30,16 @@ STRAY_DIRECTORY_SUFFIX = "-stray"
 MAX_NAME_BYTES = 255
 """The limit of file systems."""
 
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
-_MARKED_DIRECTORY = re.compile(r"(?P<name>.+-\d+)\.[0-9a-zA-Z_-]+-(?:delete|future|stray)")
+MAX_OFFSET = 2**63 - 1
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]*)")
+_MARKED_DIRECTORY = re.compile(r"(?P<name>.+-[0-9]+)\.[0-9a-zA-Z_-]+-(?:delete|future|stray)")
+_WITH_OFFSETS = tuple(
+    ending + suffix
+    for ending in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+    for suffix in ("", CLEANED_SUFFIX, SWAP_SUFFIX)
+)
+"""How names of files end that begin with an offset."""
 
 
 def offset_name(offset: int) -> str:
@@ -41,16 +49,36 @@ def offset_name(offset: int) -> str:
 
 def offset_of_name(name: str) -> int:
     """Return the offset in a file's name; raises ValueError for a name without an offset."""
-    return int(name[: name.index(".")])
+    digits = name[: name.index(".")]
+    if len(digits) != len(offset_name(0)) or not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_OFFSET:
+        raise ValueError(f"{name!r} does not begin with an offset of {len(offset_name(0))} digits")
+    return int(digits)
+
+
+def is_foreign(name: str) -> bool:
+    """Return whether a file ends like one of a segment but is not named after an offset: no broker has written it."""
+    if not name.endswith((*_WITH_OFFSETS, CLEANED_SUFFIX, SWAP_SUFFIX)):
+        return False
+    try:
+        offset_of_name(name)
+    except ValueError:
+        return True
+    return name[name.index(".") :] not in _WITH_OFFSETS
 
 
 def parse_partition_directory(name: str) -> TopicPartition:
-    """Return the partition whose directory has this name, with or without a mark; raises ValueError for other directories."""
+    """Return the partition whose directory has this name, with or without a mark; raises ValueError for other directories.
+
+    Only the name that a broker gives counts: ``topic-00`` is no directory of partition 0, and a topic has a legal name.
+    """
     marked = _MARKED_DIRECTORY.fullmatch(name)
     match = _PARTITION_DIRECTORY.fullmatch(marked["name"] if marked else name)
-    if match is None:
+    if match is None or not has_legal_characters(match["topic"]) or len(match["topic"]) > MAX_TOPIC_LENGTH:
         raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
-    return TopicPartition(match["topic"], int(match["partition"]))
+    partition = int(match["partition"])
+    if partition > MAX_PARTITION:
+        raise ValueError(f"{name!r} is not the directory of a partition: {partition} is too large")
+    return TopicPartition(match["topic"], partition)
 
 
 def marked_directory_name(topic_partition: TopicPartition, suffix: str, *, may_cut: bool = True) -> str:

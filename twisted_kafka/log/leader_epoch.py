@@ -2,15 +2,17 @@
 
 import bisect
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from twisted_kafka.log.checkpoints import MalformedCheckpointError, read_entries, write_entries
-from twisted_kafka.log.files import sync_file
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, parse_number, read_entries, write_entries
+from twisted_kafka.log.files import MAX_OFFSET, sync_file
 from twisted_kafka.log.results import EpochEndOffset
 from twisted_kafka.system import machine
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+MAX_EPOCH = 2**31 - 1
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 _UNDEFINED = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
@@ -47,13 +49,14 @@ class LeaderEpochCache:
     def load(self) -> None:
         """Read the file. A malformed one is reported and counts as empty: the caller rebuilds the epochs from the batches."""
         try:
-            entries = read_entries(self.path, parse_epoch_entry)
+            entries = sorted(read_entries(self.path, parse_epoch_entry))
+            _check_ascending(self.path, entries)
             self.is_damaged = not entries and self.path.exists()
         except MalformedCheckpointError as error:
             self._on_malformed(error)
             entries = []
             self.is_damaged = True
-        self._set(tuple(sorted(entries)))
+        self._set(tuple(entries))
         self._written = None if self.is_damaged else self._entries
 
     @property
@@ -174,4 +177,11 @@ class LeaderEpochCache:
 def parse_epoch_entry(line: str) -> EpochEntry:
     """Parse a line of the file; raises ValueError."""
     epoch, start_offset = line.split()
-    return EpochEntry(int(epoch), int(start_offset))
+    return EpochEntry(parse_number(epoch, MAX_EPOCH), parse_number(start_offset, MAX_OFFSET))
+
+
+def _check_ascending(path: Path, entries: list[EpochEntry]) -> None:
+    """Raise MalformedCheckpointError if an epoch does not begin after the one before it: a search would find the wrong one."""
+    for one, following in pairwise(entries):
+        if following.epoch == one.epoch or following.start_offset <= one.start_offset:
+            raise MalformedCheckpointError(f"{path}: {following} cannot follow {one}")

@@ -1,5 +1,6 @@
-"""The identity of a partition, and the names of the internal topics."""
+"""The identity of a partition, the rule for names of topics, and the names of the internal topics."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, cast
@@ -12,6 +13,17 @@ SHARE_TOPIC: Final = "__share_group_state"
 
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 """Topics that only brokers write: internal in metadata, rejected in clients' produce requests (Kafka: Topic.isInternal)."""
+
+
+MAX_TOPIC_LENGTH: Final = 249
+MAX_PARTITION: Final = 2**31 - 1
+
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def has_legal_characters(topic: str) -> bool:
+    """Return whether a topic's name has one character at least, and only those that names may have (Kafka: Topic.LEGAL_CHARS)."""
+    return _LEGAL_TOPIC.fullmatch(topic) is not None
 
 
 class TopicPartition(NamedTuple):

@@ -25,6 +25,7 @@ from twisted_kafka.log.files import (
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    is_foreign,
     offset_of_name,
     sync_directory,
 )
@@ -235,12 +236,16 @@ class LogLoader:
         return split_closed(sorted(segments, key=lambda segment: segment.base_offset), self._new_piece)
 
     def _scan(self) -> "dict[str, os.DirEntry[str]]":
+        """Return the files of the directory, which is created if missing, without those that no broker has written."""
         try:
             with os.scandir(self._directory) as entries:
-                return {entry.name: entry for entry in entries}
+                found = {entry.name: entry for entry in entries if entry.is_file()}
         except FileNotFoundError:
             self._directory.mkdir()
             return {}
+        for name in [name for name in found if is_foreign(name)]:
+            _log.warn("Ignoring {path}: it is not named after an offset", path=found.pop(name).path)
+        return found
 
     def _open_segment(self, name: str, found: "dict[str, os.DirEntry[str]]") -> LogSegment:
         status = found[name].stat()

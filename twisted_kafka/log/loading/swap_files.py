@@ -18,6 +18,7 @@ from twisted_kafka.log.files import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    is_foreign,
     offset_of_name,
     sync_directory,
 )
@@ -30,7 +31,7 @@ _log = Logger()
 
 def complete_swaps(directory: Path) -> None:
     """Remove or rename all ``.cleaned`` and ``.swap`` files, and leave each record in one segment only; raises OSError."""
-    names = os.listdir(directory)
+    names = [name for name in os.listdir(directory) if not is_foreign(name)]
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if not cleaned and not swaps:

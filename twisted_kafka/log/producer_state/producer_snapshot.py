@@ -11,6 +11,7 @@ from pathlib import Path
 
 from twisted_kafka.log.files import (
     SNAPSHOT_SUFFIX,
+    is_foreign,
     offset_name,
     offset_of_name,
     remove_if_there,
@@ -93,8 +94,8 @@ class SnapshotFiles:
         return self.directory / (offset_name(offset) + SNAPSHOT_SUFFIX)
 
     def set_names(self, names: Iterable[str]) -> None:
-        """Set the snapshots from a listing of the directory; raises ValueError for a snapshot without an offset in its name."""
-        self._known = {offset_of_name(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}
+        """Set the snapshots from a listing of the directory."""
+        self._known = {offset_of_name(name) for name in names if name.endswith(SNAPSHOT_SUFFIX) and not is_foreign(name)}
 
     def offsets(self) -> list[int]:
         """Return the offsets of all snapshots, ascending; raises OSError."""

@@ -12,6 +12,7 @@ from twisted_kafka.log.files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     UNFINISHED_SUFFIXES,
+    is_foreign,
     offset_of_name,
 )
 from twisted_kafka.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
@@ -73,7 +74,10 @@ class PartitionCheck:
 
     def findings(self) -> Iterator[Finding]:
         """Check the files; yield errors and notes."""
-        names = sorted(path.name for path in self._directory.iterdir())
+        found = sorted(path.name for path in self._directory.iterdir())
+        for name in filter(is_foreign, found):
+            yield note(self._directory / name, "is not named after an offset: not checked, and no broker reads it")
+        names = [name for name in found if not is_foreign(name)]
         for name in names:
             if name.endswith(UNFINISHED_SUFFIXES):
                 yield note(self._directory / name, "was left by an unfinished operation: the next start completes or deletes it")
