@@ -5,7 +5,7 @@ from typing import Final
 
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import InvalidTopicError
-from twisted_kafka.protocol.topic_partition import MAX_TOPIC_LENGTH, has_legal_characters
+from twisted_kafka.protocol.topic_partition import LEGAL_TOPIC, MAX_TOPIC_LENGTH
 from twisted_kafka.system import machine
 
 CLUSTER_TOPIC: Final = "__cluster_metadata"
@@ -19,7 +19,7 @@ def name_error(name: str) -> str | None:
         return f"The topic name is invalid: {name!r} is not allowed"
     if len(name) > MAX_TOPIC_LENGTH:
         return f"The topic name is invalid: its length {len(name)} is longer than {MAX_TOPIC_LENGTH}, which is the max allowed"
-    if not has_legal_characters(name):
+    if not LEGAL_TOPIC.fullmatch(name):
         return f"The topic name is invalid: {name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from twisted_kafka.protocol.topic_partition import MAX_PARTITION, MAX_TOPIC_LENGTH, TopicPartition, has_legal_characters
+from twisted_kafka.protocol.topic_partition import LEGAL_TOPIC, MAX_PARTITION, MAX_TOPIC_LENGTH, TopicPartition
 from twisted_kafka.system import machine
 from twisted_kafka.system.files import disk
 from twisted_kafka.system.files.durability import fsync, has_to_last
@@ -73,7 +73,7 @@ def parse_partition_directory(name: str) -> TopicPartition:
     """
     marked = _MARKED_DIRECTORY.fullmatch(name)
     match = _PARTITION_DIRECTORY.fullmatch(marked["name"] if marked else name)
-    if match is None or not has_legal_characters(match["topic"]) or len(match["topic"]) > MAX_TOPIC_LENGTH:
+    if match is None or not LEGAL_TOPIC.fullmatch(match["topic"]) or len(match["topic"]) > MAX_TOPIC_LENGTH:
         raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
     partition = int(match["partition"])
     if partition > MAX_PARTITION:

@@ -18,12 +18,8 @@ INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHA
 MAX_TOPIC_LENGTH: Final = 249
 MAX_PARTITION: Final = 2**31 - 1
 
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def has_legal_characters(topic: str) -> bool:
-    """Return whether a topic's name has one character at least, and only those that names may have (Kafka: Topic.LEGAL_CHARS)."""
-    return _LEGAL_TOPIC.fullmatch(topic) is not None
+LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+"""The characters of a topic's name (Kafka: Topic.LEGAL_CHARS)."""
 
 
 class TopicPartition(NamedTuple):

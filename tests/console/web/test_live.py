@@ -216,7 +216,7 @@ class Numbers:
     def __init__(self, viewer: object, query: object, context: object, open_session: object, cursor: str) -> None:
         self.cursor = cursor or "0"
 
-    def render(self, pages: object) -> str:
+    def render(self) -> str:
         self.cursor = str(int(self.cursor) + 1)
         return self.cursor
 

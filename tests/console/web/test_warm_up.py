@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs
 
 from tests.console.web.served import Reactor
 from tests.support.fake import Fake
-from twisted_kafka.console.web.rendering import Pages
+from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.warm_up import DELAY_S, WarmUp, compiled_messages
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.messages.groups import ListGroupsRequest, ListGroupsResponse
@@ -65,6 +65,6 @@ def test_a_failure_is_logged_and_ends_it(reactor: Reactor) -> None:
 
 
 def test_every_template_and_the_messages_of_pages_are_compiled() -> None:
-    assert "overview.html" in list(Pages().compiled())
+    assert "overview.html" in list(rendering.compiled())
     assert list(compiled_messages({int(ApiKey.LIST_GROUPS): (0, 3)})) == ["ListGroups"]
     assert {3} <= ListGroupsRequest.ENCODERS.keys() & ListGroupsResponse.DECODERS.keys()
