@@ -9,6 +9,7 @@ import pytest
 from tests.group_coordinator.streams_members import PLAIN, WORDS, G, Streams, subtopology, topology
 from tests.support.coordinator_fakes import BROKER_CONFIG, Bench, join
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.group_coordinator.state.streams.streams_group import UNCERTAIN_EPOCH
 from twisted_kafka.group_coordinator.topology_descriptions import FIRST_BACKOFF_MS, KEY, make_topology_descriptions
@@ -273,8 +274,34 @@ def test_without_a_plugin_no_member_is_asked() -> None:
 
 def test_the_plugin_is_loaded_and_configured() -> None:
     name = f"{__name__}.Plugin"
-    assert make_topology_descriptions(BROKER_CONFIG, Bench().clock) is None
-    assert make_topology_descriptions(BROKER_CONFIG.updated({KEY: name}), Bench().clock) is not None
+    bench = Bench()
+    parts = bench.clock, bench.environment.metrics
+    assert make_topology_descriptions(BROKER_CONFIG, *parts) is None
+    assert make_topology_descriptions(BROKER_CONFIG.updated({KEY: name}), *parts) is not None
     for wrong in ("no.such.Class", f"{__name__}.Described"):
         with pytest.raises(ConfigError, match=KEY):
-            make_topology_descriptions(BROKER_CONFIG.updated({KEY: wrong}), Bench().clock)
+            make_topology_descriptions(BROKER_CONFIG.updated({KEY: wrong}), *parts)
+
+
+def test_metrics_count_what_the_plugin_is_asked() -> None:
+    streams = Described()
+    streams.join("m")
+    streams.plugin.failure = ValueError("disk")
+    streams.update()
+    streams.update()
+    streams.status()
+    streams.plugin.failure = ValueError("disk")
+    streams.status()
+    streams.ask("m", -1)
+    streams.plugin.failure = ValueError("disk")
+    streams.bench.groups.streams.forget_unused_descriptions()
+    streams.bench.groups.streams.forget_unused_descriptions()
+    streams.bench.groups.streams.forget_unused_descriptions()
+    counts = [
+        streams.bench.metrics.value(COORDINATOR_TYPE, f"streams-group-topology-description-{name}-count")
+        for name in (
+            *("set-success", "set-error", "get-success", "get-error", "delete-success", "delete-error"),
+            *("cleanup-cycle", "cleanup-eligible"),
+        )
+    ]
+    assert counts == [1, 1, 1, 1, 1, 1, 3, 2]

@@ -253,6 +253,7 @@ class Bench:
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.group_config_manager = GroupConfigManager(self.broker_config)
+        metrics = GroupCoordinatorMetrics(self.metrics, self.clock)
         self.environment = GroupEnvironment(
             self.clock,
             self.config,
@@ -261,11 +262,11 @@ class Bench:
             self.assignors,
             SimpleAssignor(),
             load_task_assignors(["sticky"]),
-            GroupCoordinatorMetrics(self.metrics, self.clock),
+            metrics,
             lambda: f"id{next(self._ids)}",
             self.persister,
             lambda wanted: completed({each: self.ends.get(each, EndOffset(0)) for each in wanted}),
-            None if self.plugin is None else TopologyDescriptions(self.plugin, self.clock),
+            None if self.plugin is None else TopologyDescriptions(self.plugin, self.clock, metrics),
         )
         shards = GroupShardFactory(self.environment)
         self.runtime = CoordinatorRuntime(

@@ -109,6 +109,7 @@ def _make_environment(
         task_assignors = load_task_assignors(config.list("group.streams.assignors"))
     except AssignorError as error:
         raise ConfigError(str(error)) from error
+    coordinator_metrics = GroupCoordinatorMetrics(metrics, clock)
     return GroupEnvironment(
         clock,
         group_config,
@@ -117,9 +118,9 @@ def _make_environment(
         assignors,
         share_assignor,
         task_assignors,
-        GroupCoordinatorMetrics(metrics, clock),
+        coordinator_metrics,
         _new_id,
         persister,
         end_offsets.find,
-        make_topology_descriptions(config, clock),
+        make_topology_descriptions(config, clock, coordinator_metrics),
     )

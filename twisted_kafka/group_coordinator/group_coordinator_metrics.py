@@ -16,6 +16,9 @@ from twisted_kafka.timing.clock import IClock
 
 COORDINATOR_TYPE: Final = "kafka.server:group-coordinator-metrics"
 MANAGER_TYPE: Final = "GroupMetadataManager"
+DESCRIPTION: Final = "streams-group-topology-description"
+DESCRIPTION_CALLS: Final = ("set", "get", "delete")
+"""What the plug-in for topology descriptions is asked."""
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -62,6 +65,13 @@ class GroupCoordinatorMetrics:
         self._consumer_rebalances = _counter_with_rate(registry, clock, "consumer-group-rebalance")
         self._share_rebalances = _counter_with_rate(registry, clock, "share-group-rebalance")
         self._streams_rebalances = _counter_with_rate(registry, clock, "streams-group-rebalance")
+        self._description_calls = {
+            (call, is_done): _counter_with_rate(registry, clock, f"{DESCRIPTION}-{call}-{'success' if is_done else 'error'}")
+            for call in DESCRIPTION_CALLS
+            for is_done in (True, False)
+        }
+        self._description_cleanups = _counter_with_rate(registry, clock, f"{DESCRIPTION}-cleanup-cycle")
+        self._unused_descriptions = _counter_with_rate(registry, clock, f"{DESCRIPTION}-cleanup-eligible")
         self._loads = LoadTimes(registry, COORDINATOR_TYPE)
 
     def offsets_committed(self, count: int) -> None:
@@ -91,6 +101,15 @@ class GroupCoordinatorMetrics:
     def share_rebalance_began(self) -> None:
         """Count a new epoch of a share group."""
         self._share_rebalances.inc()
+
+    def description_called(self, call: str, is_done: bool) -> None:
+        """Count one of ``DESCRIPTION_CALLS`` of the plug-in for topology descriptions (KIP-1331)."""
+        self._description_calls[call, is_done].inc()
+
+    def descriptions_cleaned_up(self, unused: int) -> None:
+        """Count a search for descriptions that no group uses any more, and the descriptions."""
+        self._description_cleanups.inc()
+        self._unused_descriptions.inc(unused)
 
     def partition_loaded(self, took_ms: float) -> None:
         """Record the load time of a partition of ``__consumer_offsets``, in milliseconds."""

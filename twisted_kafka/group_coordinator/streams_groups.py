@@ -35,6 +35,7 @@ class StreamsGroups:
     def __init__(self, runtime: CoordinatorRuntime[GroupShard], environment: GroupEnvironment) -> None:
         self._runtime = runtime
         self._descriptions = environment.descriptions
+        self._metrics = environment.metrics
 
     def heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> "Heartbeat | Future[Heartbeat]":
         """Add, keep or remove a member; ``version`` is that of the request."""
@@ -124,9 +125,11 @@ class StreamsGroups:
     def forget_unused_descriptions(self) -> None:
         """Delete the descriptions of groups with neither members nor offsets, which expire after that."""
         if self._descriptions is not None:
-            for unused in self._runtime.execute_everywhere(lambda shard: shard.descriptions.unused()):
-                for group_id in unused:
-                    self.forget_description(group_id)
+            found = self._runtime.execute_everywhere(lambda shard: shard.descriptions.unused())
+            unused = [group_id for each in found for group_id in each]
+            self._metrics.descriptions_cleaned_up(len(unused))
+            for group_id in unused:
+                self.forget_description(group_id)
 
     def close(self) -> None:
         """Close the plug-in."""

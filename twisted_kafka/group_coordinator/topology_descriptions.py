@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.python_class import instance_of
+from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.streams.streams_topology import TopologyDescription
 from twisted_kafka.system import machine
@@ -78,9 +79,10 @@ class _Asked(NamedTuple):
 class TopologyDescriptions:
     """The plug-in, and when members are asked. Methods may be called on any thread; none raises an exception."""
 
-    def __init__(self, plugin: TopologyDescriptionPlugin, clock: IClock) -> None:
+    def __init__(self, plugin: TopologyDescriptionPlugin, clock: IClock, metrics: GroupCoordinatorMetrics) -> None:
         self._plugin = plugin
         self._clock = clock
+        self._metrics = metrics
         self._lock = machine.Lock()
         self._asked: BoundedCache[str, _Asked] = BoundedCache(MOST_BYTES, lambda group_id, _: len(group_id))
 
@@ -106,13 +108,16 @@ class TopologyDescriptions:
             self._plugin.set_topology(group_id, topology_epoch, description)
         except TopologyDescriptionRefusedError as error:
             self._asked.discard(group_id)
+            self._metrics.description_called("set", False)
             return ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, str(error), True
         except Exception as error:  # noqa: BLE001 the same
             _log.failure("Group {group}: the topology description was not kept", group=group_id)
             with self._lock:
                 self._back_off(group_id, topology_epoch)
+            self._metrics.description_called("set", False)
             return ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, str(error), False
         self._asked.discard(group_id)
+        self._metrics.description_called("set", True)
         return ErrorCode.NONE, None, True
 
     def get(self, group_id: str, topology_epoch: int) -> tuple[int, TopologyDescription | None]:
@@ -124,7 +129,9 @@ class TopologyDescriptions:
                 raise TypeError(f"get_topology() returned {wrong}")
         except Exception:  # noqa: BLE001 the plug-in is a user's; its failure is an answer
             _log.failure("Group {group}: the topology description is not available", group=group_id)
+            self._metrics.description_called("get", False)
             return UNAVAILABLE, None
+        self._metrics.description_called("get", True)
         return (NOT_STORED, None) if found is None else (AVAILABLE, found)
 
     def delete(self, group_id: str) -> ErrorCode:
@@ -133,8 +140,10 @@ class TopologyDescriptions:
             self._plugin.delete_topology(group_id)
         except Exception:  # noqa: BLE001 the plug-in is a user's; its failure is an answer
             _log.failure("Group {group}: the topology description was not deleted", group=group_id)
+            self._metrics.description_called("delete", False)
             return ErrorCode.GROUP_DELETION_FAILED
         self._asked.discard(group_id)
+        self._metrics.description_called("delete", True)
         return ErrorCode.NONE
 
     def close(self) -> None:
@@ -145,10 +154,10 @@ class TopologyDescriptions:
             _log.failure("{key} failed to close", key=KEY)
 
 
-def make_topology_descriptions(config: KafkaConfig, clock: IClock) -> TopologyDescriptions | None:
+def make_topology_descriptions(config: KafkaConfig, clock: IClock, metrics: GroupCoordinatorMetrics) -> TopologyDescriptions | None:
     """Return the plug-in that is configured, or None. Raises ConfigError."""
     name = config.optional_string(KEY)
     if not name:
         return None
     made = instance_of(name, KEY, _METHODS, lambda plugin: plugin.configure(dict(config.originals)))
-    return TopologyDescriptions(made, clock)
+    return TopologyDescriptions(made, clock, metrics)
