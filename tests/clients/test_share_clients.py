@@ -1,5 +1,6 @@
 """Share groups with the clients and tools of several Kafkas."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,3 +54,17 @@ def test_the_tools_see_and_change_a_group(broker: ServedBroker) -> None:
     assert lag(broker.bootstrap) == RECORDS
     later_java_tool(COMMAND, *server, "--delete", "--group", GROUP)
     assert later_java_tool(COMMAND, *server, "--list").split() == []
+
+
+def test_the_verifiable_consumer_gets_each_record_in_each_mode(broker: ServedBroker) -> None:
+    if later_java_class_path() is None:
+        pytest.skip("Java or Maven is not installed")
+    for mode in ("auto", "sync", "async"):
+        words = ["--bootstrap-server", broker.bootstrap, "--topic", TOPIC, "--group-id", f"verified-{mode}"]
+        words += ["--max-messages", str(RECORDS), "--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest"]
+        printed = later_java_tool("org.apache.kafka.tools.VerifiableShareConsumer", *words)
+        events = [json.loads(line) for line in printed.splitlines()]
+        assert (events[0]["name"], events[-1]["name"]) == ("startup_complete", "shutdown_complete")
+        assert sum(each["count"] for each in events if each["name"] == "records_consumed") == RECORDS
+        acknowledged = [each for each in events if each["name"] == "offsets_acknowledged"]
+        assert sum(each["count"] for each in acknowledged if each["success"]) == RECORDS
