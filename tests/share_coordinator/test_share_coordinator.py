@@ -9,6 +9,7 @@ from tests.support.share_bench import KEY, ORDERS, ShareBench, state_of
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.share.share_partition_key import SharePartitionKey
+from twisted_kafka.share_coordinator import share_coordinator_shard
 from twisted_kafka.share_coordinator.share_state import SNAPSHOT, UPDATE
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
@@ -87,6 +88,18 @@ def test_a_state_that_no_leader_writes_is_refused(bench: ShareBench, batch: tupl
     bench.initialize()
     assert bench.write(batch).error_code == ErrorCode.INVALID_REQUEST
     assert len(bench.records()) == 1
+
+
+def test_a_state_has_at_most_so_many_batches_as_a_record_can_hold(bench: ShareBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_coordinator_shard, "MAX_BATCHES", 4)
+    bench.initialize(start_offset=0)
+    runs = [(offset, offset, AVAILABLE, 1) for offset in range(0, 20, 2)]
+    assert not bench.write(*runs[:3], start_offset=0).error_code
+    assert bench.write(*runs[:5], start_offset=0).error_code == ErrorCode.INVALID_REQUEST
+    assert bench.write(*runs[3:5], start_offset=0).error_code == ErrorCode.INVALID_REQUEST
+    assert state_of(bench.read()) == (1, 0, runs[:3])
+    assert not bench.write(*runs[3:5], start_offset=2).error_code
+    assert state_of(bench.read()) == (1, 2, runs[1:5])
 
 
 def test_a_write_that_comes_late_does_not_move_the_start_offset_back(bench: ShareBench) -> None:

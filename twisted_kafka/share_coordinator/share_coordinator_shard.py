@@ -36,8 +36,11 @@ MAX_TOMBSTONES: Final = 1_000
 """Share partitions of deleted topics that are removed in one batch."""
 MAX_COLD_SNAPSHOTS: Final = 1_000
 """Cold share partitions that get a snapshot in one round: the others come with the next one."""
-MAX_BATCHES: Final = 20_000
-"""Most runs of offsets in a share partition's state; a leader that writes more is wrong. Kafka allows 10,000 records in flight."""
+MAX_BATCHES: Final = 50_000
+"""Most runs of offsets in a share partition's state: a snapshot of them has some 20 bytes for each, and must be less than 1 MB.
+
+Kafka allows 10,000 records in flight, so that a leader that writes more is wrong.
+"""
 
 _STATES: Final = frozenset(RecordState)
 _NO_STATE: Final = ShareState(-1, 0, 0, NO_START_OFFSET, UNKNOWN_COUNT, 0, 0, ())
@@ -168,7 +171,10 @@ class ShareCoordinatorShard:
         failure = self._unknown(key)
         if failure is not None:
             return failure
-        return self._write([self._change_record(key, before, before.in_order(change))])
+        change = before.in_order(change)
+        if len(before.batches) + len(change.batches) > MAX_BATCHES and len(before.changed(change).batches) > MAX_BATCHES:
+            return Failure(ErrorCode.INVALID_REQUEST, f"More than {MAX_BATCHES} state batches.")
+        return self._write([self._change_record(key, before, change)])
 
     def read_state(self, key: SharePartitionKey, leader_epoch: int) -> Found | Write[Found]:
         """Return the state to the partition's leader; writes with an older leader epoch are refused from now on."""
