@@ -8,7 +8,7 @@ import pytest
 
 import twisted_kafka
 from tests.console.web.chromium import chromium, page_of, serious_violations
-from tests.console.web.shop import shop
+from tests.console.web.shop import guarded_shop, log_in, shop
 from tests.support.console import make_topic, session_in
 from tests.support.ports import free_port
 from twisted_kafka.testing import Broker
@@ -48,6 +48,15 @@ PAGES = (
     "/change?action=set-quota",
     "/none",
 )
+GUARDED = (
+    "/users",
+    "/acls",
+    "/quotas",
+    "/check?user=alice&operation=Read&kind=Topic&name=payments",
+    "/check?user=alice&operation=Read&kind=Topic&name=orders",
+    "/change?action=add-acl&principal=alice&operation=Read&resource_type=Topic&name=payments",
+    "/change?action=set-quota&user=alice&key=consumer_byte_rate&value=1000",
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +75,16 @@ def browser() -> Iterator[Any]:
 def test_every_page_is_accessible_and_fits(kafka: Broker, browser: Any, scheme: str, width: int) -> None:
     with page_of(browser, kafka.embedded.console_url, scheme, width) as page:
         for path in PAGES:
+            page.goto(path)
+            assert serious_violations(page) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_pages_of_users_and_rights_are_accessible_and_fit(browser: Any, scheme: str, width: int) -> None:
+    with guarded_shop() as broker, page_of(browser, broker.embedded.console_url, scheme, width) as page:
+        log_in(page)
+        for path in GUARDED:
             page.goto(path)
             assert serious_violations(page) == [], path
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -256,3 +256,9 @@ def test_an_unknown_page_leads_back(browser: Browser) -> None:
     shown = browser.get("/none")
     assert shown.status == 404
     assert "/" in shown.links
+
+
+def test_entries_without_an_authorizer_are_no_error(browser: Browser) -> None:
+    shown = browser.get("/acls")
+    assert shown.status == 200
+    assert "everybody may do everything" in shown.text

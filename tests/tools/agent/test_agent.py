@@ -1,4 +1,4 @@
-"""``twisted-kafka mcp``, with the SDK's client: its tools, a newcomer's ten tasks, and content that wants to be more than data."""
+"""``twisted-kafka mcp``, with the SDK's client: its tools, a newcomer's tasks, and content that wants to be more than data."""
 
 import asyncio
 import json
@@ -13,11 +13,13 @@ import pytest
 import twisted_kafka
 from tests.support.console import join_classic, leave_classic, make_topic, session_in, write
 from tests.support.eventually import eventually
+from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.console.actions.offsets import ResetOffsets
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.system.threads import make_pool
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.agent.answers import MOST_CHARACTERS, answer
@@ -102,7 +104,7 @@ def agent(broker: twisted_kafka.Broker) -> Iterator[Agent]:
 
 
 @pytest.mark.long
-def test_a_newcomers_ten_tasks(agent: Agent, broker: twisted_kafka.Broker) -> None:
+def test_the_tasks_of_a_newcomer(agent: Agent, broker: twisted_kafka.Broker) -> None:
     # 1. Is the cluster well?
     assert {each["kind"] for each in agent.call("cluster_health")} <= {"ok", "note"}
     # 2. Find a message by its key.
@@ -132,10 +134,16 @@ def test_a_newcomers_ten_tasks(agent: Agent, broker: twisted_kafka.Broker) -> No
     agent.fails("describe_topic", topic="nowhere")
     refused = eventually(lambda: agent.call("find_requests", only_errors=True, topic="nowhere")["items"])
     assert refused[0]["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-    # 9. What does a setting mean?
+    # 9. Which client is oldest?
+    for version in ("3.9.0", "0.8.2"):
+        with SocketConnection(parse_address(broker.bootstrap_servers), "importer", 20) as client:
+            client.ask(ApiVersionsRequest(client_software_name="a-library", client_software_version=version), 3, 20)
+    wanted = {"3.9.0", "0.8.2"}
+    eventually(lambda: {each["software_version"] for each in agent.call("find_requests", client="a-library")["items"]} == wanted)
+    # 10. What does a setting mean?
     setting, *_ = agent.call("describe_settings", name="payments", key="retention.ms")
     assert setting["documentation"]
-    # 10. May alice read payments, and why?
+    # 11. May alice read payments, and why?
     decision = agent.call("may_user", principal="User:alice", operation="read", resource="payments")
     assert decision["why"] == "the broker has no authorizer: everybody may do everything"
 

@@ -40,7 +40,7 @@ def count(number: float | None) -> str:
     """Return a number with separators, a dash for None."""
     if number is None:
         return NONE
-    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}".removesuffix(".0")
 
 
 def rate(number: float) -> str:

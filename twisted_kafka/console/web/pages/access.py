@@ -21,7 +21,9 @@ def show_users(call: Call) -> Page:
 def show_acls(call: Call) -> Page:
     """Show access control entries."""
     rows = asked(call, ("name", "principal"))
-    return Page("acls.html", {"title": "Access", "page": acls(call.session, rows), "sort": rows.sort})
+    has_authorizer = call.context.settings.has_authorizer
+    page = acls(call.session, rows) if has_authorizer else None
+    return Page("acls.html", {"title": "Access", "page": page, "sort": rows.sort})
 
 
 def show_quotas(call: Call) -> Page:
