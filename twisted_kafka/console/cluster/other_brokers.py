@@ -28,8 +28,10 @@ from twisted_kafka.timing.clock import IClock
 
 PATIENCE_S: Final = 2.0
 """The longest wait for another broker's answer, unless the request changes something."""
+RETRIES_S: Final = 1.0
+"""For so long a lost or refused connection may be tried again: brokers close idle ones, and restart."""
 SILENT_S: Final = 5.0
-"""A broker that has not answered for ``PATIENCE_S`` is asked again after this time; until then every question fails at once."""
+"""A broker that has failed for longer is asked again after this time; until then every question fails at once."""
 
 Send = Callable[[Node, Message, int | None, int], "Future[Any]"]
 """Sends a request in at most a version, with a timeout in milliseconds; returns the future of the response."""
@@ -159,7 +161,7 @@ class OtherBrokers:
         with self._lock:
             earlier = self._failures.get(broker)
             first_ns = began_ns if earlier is None else min(began_ns, earlier.began_ns)
-            is_silent = now_ns - first_ns >= PATIENCE_S * 1e9
+            is_silent = now_ns - first_ns >= RETRIES_S * 1e9
             self._failures[broker] = _Failure(first_ns, now_ns + int(SILENT_S * 1e9) if is_silent else None, why)
         return (NotNowError if is_silent else TryAgainError)(f"broker {broker} does not answer: {why}")
 
