@@ -1,4 +1,19 @@
-"""Numbers and sizes in sentences."""
+"""Numbers and sizes in sentences, and the names of APIs in searches."""
+
+from typing import Final
+
+from twisted_kafka.protocol.api import ApiKey
+
+_APIS: Final = frozenset(each.title.casefold() for each in ApiKey)
+
+
+def finds_api(searched: str, api: str) -> bool:
+    """Return whether a search finds an API. The whole name of one finds it alone: ``Produce`` does not find ``InitProducerId``.
+
+    Any other text finds all whose name has it.
+    """
+    wanted = searched.strip().casefold()
+    return wanted == api.casefold() if wanted in _APIS else wanted in api.casefold()
 
 
 def size_text(size_bytes: int) -> str:

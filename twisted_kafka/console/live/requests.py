@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from twisted_kafka.console.cluster.texts import finds_api
 from twisted_kafka.console.live.capture import KEPT_BYTES, SECRET, Captured
 from twisted_kafka.console.live.request_row import RequestRow
 from twisted_kafka.protocol.api import request_class, response_class
@@ -40,6 +41,7 @@ class RequestFilter:
     """Which requests a list has. The form of an address: texts and numbers; an empty one counts for nothing."""
 
     api: str = ""
+    """The name of an API, or a part of names (``finds_api``)."""
     client: str = ""
     """A part of the client id, the principal, the software or the address."""
     topic: str = ""
@@ -54,7 +56,7 @@ class RequestFilter:
         named = (*row.topics, row.group or "")
         return (
             row.number > self.since
-            and self.api.casefold() in row.api.casefold()
+            and finds_api(self.api, row.api)
             and any(self.client.casefold() in each.casefold() for each in (row.client_id, row.principal, row.software, row.address))
             and any(self.topic.casefold() in each.casefold() for each in named)
             and (not self.only_errors or row.error is not None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from twisted_kafka.console.cluster.texts import finds_api
 from twisted_kafka.console.queries.bounds import Bounds, Budget
 from twisted_kafka.timing.clock import IClock
 
@@ -26,6 +27,7 @@ class LogFilter:
     """Which lines a caller asks for. Texts count as parts of the field, without letters' case; an empty one counts for nothing."""
 
     api: str = ""
+    """As ``finds_api`` takes it."""
     principal: str = ""
     client: str = ""
     topic: str = ""
@@ -38,7 +40,7 @@ class LogFilter:
     def takes(self, line: dict[str, Any]) -> bool:
         """Whether a line is wanted."""
         return (
-            _has(line.get("api"), self.api)
+            finds_api(self.api, str(line.get("api") or ""))
             and _has(line.get("principal"), self.principal)
             and _has(f"{line.get('client_id') or ''} {line.get('software') or ''}", self.client)
             and (not self.only_errors or line.get("error") is not None)
