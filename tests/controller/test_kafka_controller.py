@@ -53,6 +53,16 @@ def test_a_new_topic_gets_leaders_and_everybody_learns_of_them(cluster: Cluster)
     assert (state.leader, state.isr, state.replicas, state.offline_replicas, state.topic_id) == (2, [2, 1], [2, 1], [], b"t" * 16)
 
 
+def test_a_broker_that_is_registered_with_a_malformed_endpoint_is_ignored(cluster: Cluster) -> None:
+    """One that the controller cannot send to the other brokers would end each of its terms."""
+    cluster.store.create("/brokers/ids/7", b'{"version":5,"endpoints":["nonsense"]}')
+    cluster.start(1, 2)
+    assert cluster.controller.is_active
+    cluster.make_topic("t", [2, 1])
+    assert cluster.brokers.cache.partition(T0).leader == 2
+    assert [node.id for node in cluster.brokers.cache.brokers("PLAINTEXT")] == [1, 2]
+
+
 def test_leaders_serve_before_clients_are_told_of_them(cluster: Cluster) -> None:
     cluster.start()
     cluster.brokers.sent.clear()

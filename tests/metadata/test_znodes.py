@@ -31,6 +31,42 @@ def test_invalid_data_raises_bad_node_error(data: Any) -> None:
                 kind.decode(data)
 
 
+STATE = '"leader":%s,"leader_epoch":%s,"isr":%s,"controller_epoch":1'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (znodes.PartitionStateNode, STATE % ('"1"', 0, "[]")),
+        (znodes.PartitionStateNode, STATE % (1, 2**31, "[]")),
+        (znodes.PartitionStateNode, STATE % (1, 0, "null")),
+        (znodes.PartitionStateNode, STATE % (1, 0, '["1"]')),
+        (znodes.PartitionStateNode, STATE % ("true", 0, "[]")),
+        (znodes.TopicNode, '"partitions":{"0":"12"}'),
+        (znodes.TopicNode, '"partitions":{"0":[1]},"adding_replicas":{"0":[1.5]}'),
+        (znodes.TopicNode, '"partitions":{"4294967296":[1]}'),
+        (znodes.ControllerNode, '"brokerid":"1"'),
+        (znodes.BrokerNode, '"endpoints":["nonsense"]'),
+        (znodes.BrokerNode, '"endpoints":["A://h:99999"]'),
+        (znodes.BrokerNode, '"endpoints":["A://h:1"],"listener_security_protocol_map":[]'),
+        (znodes.BrokerNode, '"endpoints":["A://h:1"],"rack":7'),
+        (znodes_admin.PartitionsNode, '"partitions":[{"topic":7,"partition":0}]'),
+        (znodes_admin.ReassignmentNode, '"partitions":[{"topic":"t","partition":0,"replicas":{"1":2}}]'),
+        (znodes_admin.AclNode, '"acls":[{"principal":[],"permissionType":"Allow","host":"*","operation":"Read"}]'),
+        (znodes_admin.TokenNode, '"tokenId":[]'),
+    ],
+)
+def test_values_of_a_wrong_type_are_a_bad_node(kind: Any, text: str) -> None:
+    """Whoever uses them would fail, as the controller does with a registration that it cannot send to the brokers."""
+    with pytest.raises(BadNodeError):
+        kind.decode(b'{"version":3,%s}' % text.encode())
+
+
+def test_a_node_that_is_nested_too_deep_is_a_bad_node() -> None:
+    with pytest.raises(BadNodeError):
+        znodes.TopicNode.decode(b'{"partitions":' + b"[" * 100_000)
+
+
 def test_older_versions_are_decoded() -> None:
     old = b'{"version":1,"host":"h","port":9,"jmx_port":-1,"timestamp":"5"}'
     assert znodes.BrokerNode.decode(old).endpoints == ["PLAINTEXT://h:9"]
@@ -43,7 +79,7 @@ def test_endpoints() -> None:
     for text in ("PLAINTEXT://host:9092", "A_B://[::1]:0", "X://:1"):
         assert str(znodes.EndPointText.parse(text)) == text
     assert znodes.EndPointText.parse("A://[::1]:5") == ("A", "::1", 5)
-    for text in ("host:1", "A://host", "A://host:x"):
+    for text in ("host:1", "A://host", "A://host:x", "A://host:\N{SUPERSCRIPT TWO}", "A://host:--1"):
         with pytest.raises(BadNodeError):
             znodes.EndPointText.parse(text)
 

@@ -1,10 +1,15 @@
 """The JSON of the metadata tree's nodes, as Kafka writes it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
+
+_T = TypeVar("_T")
+
+_LEAST_INT32: Final = -(2**31)
+_LARGEST_INT32: Final = 2**31 - 1
 
 
 class BadNodeError(ValueError):
@@ -22,9 +27,46 @@ def reading(kind: str) -> Iterator[None]:
         raise BadNodeError(f"not a {kind} node: {error!r}") from error
 
 
-def by_number(lists: Mapping[str, list[int]]) -> dict[int, list[int]]:
-    """Return the lists with their keys, which are strings in JSON, as numbers."""
-    return {int(key): list(value) for key, value in lists.items()}
+def int32(value: object) -> int:
+    """Return a number of JSON that fits the 32 bits that it has in requests; raises TypeError, ValueError."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r:.100} is not an integer")
+    if not _LEAST_INT32 <= value <= _LARGEST_INT32:
+        raise ValueError(f"{value} does not fit 32 bits")
+    return value
+
+
+def int32_list(value: object) -> list[int]:
+    """Return a list of such numbers; raises TypeError, ValueError."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.100} is not a list")
+    return [int32(each) for each in value]
+
+
+def text(value: object) -> str:
+    """Return a text of JSON; raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.100} is not a text")
+    return value
+
+
+def text_list(value: object) -> list[str]:
+    """Return a list of texts; raises TypeError."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.100} is not a list")
+    return [text(each) for each in value]
+
+
+def mapping(value: object, read: Callable[[object], _T]) -> dict[str, _T]:
+    """Return a JSON object with its values read by ``read``; raises TypeError, ValueError."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.100} is not an object")
+    return {key: read(each) for key, each in value.items()}
+
+
+def by_number(lists: Mapping[str, object]) -> dict[int, list[int]]:
+    """Return lists of broker ids with their keys, which are strings in JSON, as numbers; raises TypeError, ValueError."""
+    return {int32(int(key)): int32_list(value) for key, value in lists.items()}
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
@@ -36,7 +78,7 @@ def decode_json(data: bytes) -> dict[str, Any]:
     """Decode a JSON object; raises BadNodeError."""
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadNodeError(f"not JSON: {error}") from None
     if not isinstance(value, dict):
         raise BadNodeError("not a JSON object")

@@ -5,6 +5,7 @@ class by path. The JSON has no whitespace and Kafka's order of keys; some number
 invalid data.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
@@ -15,7 +16,12 @@ from twisted_kafka.metadata.znode_json import (
     by_number,
     decode_json,
     encode_json,
+    int32,
+    int32_list,
+    mapping,
     reading,
+    text,
+    text_list,
 )
 from twisted_kafka.protocol.compiler.types import uuid_from_text, uuid_text
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -92,6 +98,9 @@ def delete_topic_path(topic: str) -> str:
 _BROKER_NODE_VERSION: Final = 5
 _TOPIC_NODE_VERSION: Final = 3
 
+_PORT: Final = re.compile(r"-?[0-9]{1,5}")
+_LARGEST_PORT: Final = 65535
+
 _NOTHING: Final[dict[Any, Any]] = {}
 """The default of mappings; it can be shared, because a Mapping cannot be changed."""
 
@@ -108,8 +117,8 @@ class EndPointText(NamedTuple):
         """Parse the text; raises BadNodeError."""
         listener_name, separator, rest = text.partition("://")
         host, colon, port = rest.rpartition(":")
-        if not separator or not colon or not port.lstrip("-").isdigit():
-            raise BadNodeError(f"{text!r} is not an endpoint")
+        if not separator or not colon or _PORT.fullmatch(port) is None or int(port) > _LARGEST_PORT:
+            raise BadNodeError(f"{text!r:.100} is not an endpoint")
         return cls(listener_name, host.removeprefix("[").removesuffix("]"), int(port))
 
     @override
@@ -150,17 +159,20 @@ class BrokerNode(NamedTuple):
             if value["version"] < 2:
                 endpoints = [f"PLAINTEXT://{value['host']}:{value['port']}"]
             else:
-                endpoints = value["endpoints"]
-            names = [text.partition("://")[0] for text in endpoints]
+                endpoints = text_list(value["endpoints"])
+            names = [EndPointText.parse(each).listener_name for each in endpoints]  # the controller sends them to all brokers
+            rack, host = value.get("rack"), value.get("host")
             return cls(
                 endpoints=endpoints,
-                listener_security_protocol_map=value.get("listener_security_protocol_map", {name: name for name in names}),
+                listener_security_protocol_map=mapping(
+                    value.get("listener_security_protocol_map", {name: name for name in names}), text
+                ),
                 timestamp_ms=int(value.get("timestamp", -1)),
-                rack=value.get("rack"),
-                host=value.get("host"),
-                port=value.get("port", -1),
-                jmx_port=value.get("jmx_port", -1),
-                features=value.get("features", {}),
+                rack=None if rack is None else text(rack),
+                host=None if host is None else text(host),
+                port=int32(value.get("port", -1)),
+                jmx_port=int32(value.get("jmx_port", -1)),
+                features=mapping(value.get("features", {}), lambda levels: mapping(levels, int32)),
             )
 
 
@@ -185,10 +197,10 @@ class TopicNode(NamedTuple):
         """Decode the node's data; there are no topic ids before version 3, and no reassignments before version 2."""
         value = decode_json(data)
         with reading("topic"):
-            text = value.get("topic_id")
+            topic_id = value.get("topic_id")
             return cls(
                 partitions=by_number(value["partitions"]),
-                topic_id=None if text is None else uuid_from_text(text),
+                topic_id=None if topic_id is None else uuid_from_text(topic_id),
                 adding_replicas=by_number(value.get("adding_replicas", {})),
                 removing_replicas=by_number(value.get("removing_replicas", {})),
             )
@@ -222,11 +234,11 @@ class PartitionStateNode(NamedTuple):
         value = decode_json(data)
         with reading("partition state"):
             return cls(
-                leader=value["leader"],
-                leader_epoch=value["leader_epoch"],
-                isr=value["isr"],
-                controller_epoch=value["controller_epoch"],
-                leader_recovery_state=value.get("leader_recovery_state", 0),
+                leader=int32(value["leader"]),
+                leader_epoch=int32(value["leader_epoch"]),
+                isr=int32_list(value["isr"]),
+                controller_epoch=int32(value["controller_epoch"]),
+                leader_recovery_state=int32(value.get("leader_recovery_state", 0)),
             )
 
 
@@ -254,9 +266,9 @@ class ControllerNode(NamedTuple):
         value = decode_json(data)
         with reading("controller"):
             return cls(
-                broker_id=value["brokerid"],
+                broker_id=int32(value["brokerid"]),
                 timestamp_ms=int(value.get("timestamp", -1)),
-                kraft_controller_epoch=value.get("kraftControllerEpoch", -1),
+                kraft_controller_epoch=int32(value.get("kraftControllerEpoch", -1)),
             )
 
 
@@ -290,7 +302,7 @@ class ClusterIdNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("cluster id"):
-            return cls(value["id"])
+            return cls(text(value["id"]))
 
 
 class ConfigNode(NamedTuple):
@@ -328,7 +340,7 @@ class ConfigChangeNode(NamedTuple):
         with reading("config change"):
             if value["version"] == 1:
                 return cls(f"{value['entity_type']}/{value['entity_name']}")
-            return cls(value["entity_path"])
+            return cls(text(value["entity_path"]))
 
 
 class ProducerIdBlockNode(NamedTuple):
@@ -347,4 +359,4 @@ class ProducerIdBlockNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("producer id block"):
-            return cls(broker_id=value["broker"], first=int(value["block_start"]), last=int(value["block_end"]))
+            return cls(broker_id=int32(value["broker"]), first=int(value["block_start"]), last=int(value["block_end"]))

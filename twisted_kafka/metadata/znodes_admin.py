@@ -5,8 +5,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.znode_json import decode_json, encode_json, reading
+from twisted_kafka.metadata.znode_json import decode_json, encode_json, int32, int32_list, mapping, reading, text, text_list
 from twisted_kafka.protocol.topic_partition import TopicPartition
+
+_OF_AN_ACL: Final = ("principal", "permissionType", "host", "operation")
+
+
+def _partition_of(value: Any) -> TopicPartition:
+    return TopicPartition(text(value["topic"]), int32(value["partition"]))
 
 
 class PartitionsNode(NamedTuple):
@@ -25,7 +31,7 @@ class PartitionsNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("list of partitions"):
-            return cls([TopicPartition(each["topic"], each["partition"]) for each in value["partitions"]])
+            return cls([_partition_of(each) for each in value["partitions"]])
 
 
 class ReassignmentNode(NamedTuple):
@@ -43,7 +49,7 @@ class ReassignmentNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("reassignment"):
-            return cls({TopicPartition(each["topic"], each["partition"]): each["replicas"] for each in value["partitions"]})
+            return cls({_partition_of(each): int32_list(each["replicas"]) for each in value["partitions"]})
 
 
 class LogDirEventNode(NamedTuple):
@@ -61,7 +67,7 @@ class LogDirEventNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("log directory event"):
-            return cls(value["broker"], value["event"])
+            return cls(int32(value["broker"]), int32(value["event"]))
 
 
 class FeatureNode(NamedTuple):
@@ -98,7 +104,7 @@ class FeatureNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("feature"):
-            return cls(value["features"], value["status"], value["version"])
+            return cls(mapping(value["features"], lambda feature: feature), int32(value["status"]), int32(value["version"]))
 
 
 class AclEntry(NamedTuple):
@@ -128,9 +134,7 @@ class AclNode(NamedTuple):
         """Decode the node's data."""
         value = decode_json(data)
         with reading("ACL"):
-            return cls(
-                [AclEntry(each["principal"], each["permissionType"], each["host"], each["operation"]) for each in value["acls"]]
-            )
+            return cls([AclEntry(*[text(each[name]) for name in _OF_AN_ACL]) for each in value["acls"]])
 
 
 class AclChangeNode(NamedTuple):
@@ -155,7 +159,7 @@ class AclChangeNode(NamedTuple):
                 resource_type, _, name = data.decode().partition(":")
                 return cls(resource_type, name)
             value = decode_json(data)
-            return cls(value["resourceType"], value["name"], value["patternType"])
+            return cls(text(value["resourceType"]), text(value["name"]), text(value["patternType"]))
 
 
 class TokenNode(NamedTuple):
@@ -190,13 +194,13 @@ class TokenNode(NamedTuple):
         value = decode_json(data)
         with reading("delegation token"):
             return cls(
-                token_id=value["tokenId"],
-                owner=value["owner"],
-                requester=value.get("tokenRequester", value["owner"]),
-                renewers=value["renewers"],
-                issued_ms=value["issueTimestamp"],
-                expires_ms=value["expiryTimestamp"],
-                max_ms=value["maxTimestamp"],
+                token_id=text(value["tokenId"]),
+                owner=text(value["owner"]),
+                requester=text(value.get("tokenRequester", value["owner"])),
+                renewers=text_list(value["renewers"]),
+                issued_ms=int(value["issueTimestamp"]),
+                expires_ms=int(value["expiryTimestamp"]),
+                max_ms=int(value["maxTimestamp"]),
             )
 
 
