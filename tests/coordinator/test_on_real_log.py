@@ -256,3 +256,38 @@ def test_a_coordinator_deletes_records_of_its_internal_topic(tmp_path: Path, clo
         batch.base_offset for chunk in ReplicaReader(broker.replicas).read_all(partition, 1000) for batch in batches(chunk)
     ] == [2]
     broker.stop()
+
+
+def test_a_group_whose_tombstones_are_too_large_for_one_batch_can_be_deleted(tmp_path: Path, clock: ManualClock) -> None:
+    """Its id is in the key of each record, and as long as the client likes."""
+    broker = RealBroker(tmp_path, clock)
+    broker.lead()
+    group_id = "g" * 12_000
+    offset = OffsetCommitValue(offset=1, metadata="", commit_timestamp=clock.wall_ms())
+    for start in range(0, 200, 50):
+        offsets = {TopicPartition("orders", index): offset for index in range(start, start + 50)}
+        assert broker.groups.commit_offsets(Sender(group_id, "", None, -1), offsets, 9) == ErrorCode.NONE
+    assert broker.groups.delete_group(group_id) == ErrorCode.NONE
+    broker.stop()
+    broker = RealBroker(tmp_path, clock)
+    broker.lead(epoch=1)
+    listed: Any = broker.groups.list_groups((), ())
+    assert listed == (ErrorCode.NONE, [])
+    broker.stop()
+
+
+def test_transactional_ids_whose_tombstones_are_too_large_for_one_batch_expire(tmp_path: Path, clock: ManualClock) -> None:
+    broker = RealBroker(tmp_path / "log", clock, **{"transaction.state.log.num.partitions": "4"})
+    store = SqliteStore(tmp_path / "metadata.sqlite", threaded=False)
+    transactions = broker.make_transactions(store)
+    transactions.startup()
+    broker.lead(topic=TRANSACTION_TOPIC)
+    for number in range(400):
+        init: Any = transactions.init_producer_id(f"{number:016000d}", 1_000, None)
+        assert init.error is ErrorCode.NONE
+    clock.advance_ms(8 * 86_400_000)
+    transactions.remove_expired_ids()
+    assert transactions.list_transactions((), (), -1).transactions == []
+    transactions.shutdown()
+    broker.stop()
+    store.close()

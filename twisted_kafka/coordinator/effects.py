@@ -24,7 +24,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 MAX_BATCH_RECORDS: Final = 2000
-"""The most records in a batch of a write that may be split: a larger batch could exceed ``max.message.bytes``."""
+"""The most records in a batch of a write that may be split. One that exceeds ``max.message.bytes`` is split further."""
 
 
 class ShardTimer:
@@ -110,6 +110,8 @@ class Write(Generic[T_co]):
 class Writes(Write[T_co]):
     """Records to append in batches of at most ``MAX_BATCH_RECORDS``, in order; the first that fails ends it.
 
+    A batch that is too large for the topic is halved until it fits: the keys of the records may be long.
+
     NONE as the outcome means that all are committed; after an error, the records of the first batches may be stored.
     """
 
@@ -118,10 +120,10 @@ class Writes(Write[T_co]):
     def __init__(self, records: list[CoordinatorRecord], completed: "Callable[[ErrorCode], T_co | Future[T_co]]") -> None:
         super().__init__(records, completed)
 
-    def batches(self) -> tuple[list[Write[ErrorCode]], Write[T_co]]:
-        """Return the batches before the last one, and the last one, which has the callback."""
-        parts = [self.records[start : start + MAX_BATCH_RECORDS] for start in range(0, len(self.records), MAX_BATCH_RECORDS)]
-        return [Write(part, ErrorCode) for part in parts[:-1]], Write(parts[-1], self.completed)
+    def parts(self) -> "deque[list[CoordinatorRecord]]":
+        """Return the records of each batch."""
+        records = self.records
+        return deque(records[start : start + MAX_BATCH_RECORDS] for start in range(0, len(records), MAX_BATCH_RECORDS))
 
 
 class EndTransaction(Write[T_co]):

@@ -27,7 +27,7 @@ from typing import Final, Generic, NoReturn, TypeVar, cast
 
 from twisted.logger import Logger
 
-from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagedBatchError, DamagePolicy
 from twisted_kafka.coordinator.effects import Effects, EndTransaction, Send, ShardTimer, ShardTimers, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
@@ -793,12 +793,33 @@ class CoordinatorRuntime(Generic[S]):
 
     def _perform_batches(self, context: CoordinatorContext[S], writes: Writes[T]) -> "T | Future[T]":
         """Append each if the ones before were appended. The last one is committed only if all are, so its outcome is theirs."""
-        batches, last = writes.batches()
-        for batch in batches:
-            outcome = self._perform(context, batch)
-            if outcome and isinstance(outcome, ErrorCode):
-                return last.completed(outcome)
-        return self._perform(context, last)
+        parts = writes.parts()
+        while True:
+            part = parts.popleft()
+            is_last = not parts
+            halves, outcome = self._perform_part(context, part, writes.completed if is_last else ErrorCode)
+            if halves:
+                parts.extendleft(reversed(halves))
+            elif is_last:
+                return cast("T | Future[T]", outcome)
+            elif outcome and isinstance(outcome, ErrorCode):
+                return writes.completed(outcome)
+
+    def _perform_part(
+        self, context: CoordinatorContext[S], part: list[CoordinatorRecord], completed: Callable[[ErrorCode], object]
+    ) -> tuple[list[list[CoordinatorRecord]], object]:
+        """Append a part of a write, and return its outcome; if it is too large, return its halves before that."""
+        halves: list[list[CoordinatorRecord]] = []
+
+        def tried(error: ErrorCode) -> object:
+            if error in TOO_LARGE and len(part) > 1:
+                middle = len(part) // 2
+                halves.extend((part[:middle], part[middle:]))
+                return error
+            return completed(error)
+
+        outcome = self._perform(context, Write(part, tried))
+        return halves, outcome
 
     def _give_up(self, context: CoordinatorContext[S]) -> CoordinatorNotAvailableError:
         """End and load again a shard that failed to apply a write: its state no longer is that of the log."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.append_errors import share_state_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
-from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.effects import Effects, Write, Writes
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.share.record_state import RecordState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
@@ -245,7 +245,8 @@ class ShareCoordinatorShard:
         gone = [topic_id for topic_id in self._by_topic if self._metadata.topic_name(topic_id) is None]
         keys = [self._keys[each] for topic_id in gone for each in self._by_topic[topic_id]]
         for start in range(0, len(keys), MAX_TOMBSTONES):
-            self._effects.write([tombstone(key) for key in keys[start : start + MAX_TOMBSTONES]], self._removed)
+            some = [tombstone(key) for key in keys[start : start + MAX_TOMBSTONES]]
+            self._effects.writes.append(Writes(some, self._removed))
 
     def _removed(self, error: ErrorCode) -> None:
         if error:
@@ -267,7 +268,7 @@ class ShareCoordinatorShard:
                 break
             records.append(snapshot_record(self._keys[key], state.next_snapshot(state.create_ms, now_ms)))
         if records:
-            self._effects.write(records, _ignore)
+            self._effects.writes.append(Writes(records, _ignore))
         self._end_of_cold = self._end_offset + len(records)
 
     def prune(self) -> None:

@@ -330,6 +330,8 @@ class TransactionShard:
                 self.abort_if_timed_out(metadata.transactional_id, None)
             except ProducerIdNeededError:
                 need_ids.append(metadata.transactional_id)
+            except Exception:  # noqa: BLE001 the transactions behind it must not stay open because of it
+                _log.failure("Cannot abort the transaction of {id!r}", id=metadata.transactional_id)
         return need_ids
 
     def abort_if_timed_out(self, transactional_id: str, new_producer_id: int | None) -> None:
@@ -357,8 +359,7 @@ class TransactionShard:
         ]
         for start in range(0, len(expired), MAX_TOMBSTONES):
             some = expired[start : start + MAX_TOMBSTONES]
-            write = self.store.removal(some, ErrorCode)
-            self._effects.write(write.records, write.completed)
+            self._effects.writes.append(self.store.removal(some, ErrorCode))
             for transactional_id in some:
                 self._before_bump.pop(transactional_id, None)
         return len(expired)

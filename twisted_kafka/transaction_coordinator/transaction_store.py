@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from twisted_kafka.coordinator.append_errors import transaction_log_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.coordinator.effects import Write
+from twisted_kafka.coordinator.effects import Write, Writes
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionMetadata
 from twisted_kafka.transaction_coordinator.transaction_records import (
@@ -105,12 +105,16 @@ class TransactionStore:
         records = [transaction_record(each, version) for each in after]
         return self._write([each.transactional_id for each in after], records, answer)
 
-    def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], T]) -> Write[T]:
-        """Return the write that removes expired ids."""
+    def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], T]) -> Writes[T]:
+        """Return the writes that remove expired ids."""
         ids = list(transactional_ids)
-        return self._write(ids, [transaction_tombstone(each) for each in ids], answer)
+        return Writes([transaction_tombstone(each) for each in ids], self._pending_until(ids, answer))
 
     def _write(self, ids: list[str], records: list[CoordinatorRecord], answer: Callable[[ErrorCode], T]) -> Write[T]:
+        return Write(records, self._pending_until(ids, answer))
+
+    def _pending_until(self, ids: list[str], answer: Callable[[ErrorCode], T]) -> Callable[[ErrorCode], T]:
+        """Let the ids be pending until the returned function is called with the outcome of their write."""
         before = {each: self._stored.get(each) for each in ids}
         were_in_doubt = {each for each in ids if each in self._in_doubt}
         self._pending.update(ids)
@@ -125,4 +129,4 @@ class TransactionStore:
                     self._in_doubt.pop(each, None)
             return answer(transaction_log_error(error))
 
-        return Write(records, done)
+        return done

@@ -1,6 +1,5 @@
 """Committed offsets of the groups in one partition of ``__consumer_offsets``, and pending ones of open transactions."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from twisted_kafka.group_coordinator.state.group import OffsetRetention
@@ -21,8 +20,8 @@ class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, _Pending]] = {}
-        self._unstable: dict[str, Counter[TopicPartition]] = {}
-        """By group and partition: the number of open transactions with an offset."""
+        self._unstable: dict[str, dict[TopicPartition, set[int]]] = {}
+        """By group and partition: the producers whose open transactions have an offset."""
         self._groups_by_topic: dict[str, dict[str, int]] = {}
         """The number of offsets, committed and pending, of each group that has any of the topic."""
         self._size = 0
@@ -64,15 +63,11 @@ class OffsetStore:
             del self._groups_by_topic[topic]
 
     def _supersede(self, group_id: str, partition: TopicPartition, offset: int, deletes: bool) -> None:
-        if partition not in self._unstable.get(group_id, ()):
-            return
-        for producer_id, groups in list(self._pending.items()):
-            pending = groups.get(group_id)
-            if pending is None or partition not in pending:
-                continue
+        for producer_id in list(self._unstable.get(group_id, {}).get(partition, ())):
             if deletes:
                 self._drop(producer_id, group_id, partition)
                 continue
+            pending = self._pending[producer_id][group_id]
             waiting = pending[partition]
             if waiting is not None and waiting[0] < offset:
                 pending[partition] = None
@@ -86,7 +81,7 @@ class OffsetStore:
             return
         pending = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         if partition not in pending:
-            self._unstable.setdefault(group_id, Counter())[partition] += 1
+            self._unstable.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
             self._refer(partition.topic, group_id)
         pending[partition] = (offset, value)
 
@@ -96,16 +91,16 @@ class OffsetStore:
         if partition not in pending:
             return
         del pending[partition]
-        self._settle(group_id, partition)
+        self._settle(producer_id, group_id, partition)
         if not pending:
             del groups[group_id]
             if not groups:
                 del self._pending[producer_id]
 
-    def _settle(self, group_id: str, partition: TopicPartition) -> None:
+    def _settle(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
         self._release(partition.topic, group_id)
         unstable = self._unstable[group_id]
-        unstable[partition] -= 1
+        unstable[partition].discard(producer_id)
         if not unstable[partition]:
             del unstable[partition]
             if not unstable:
@@ -115,7 +110,7 @@ class OffsetStore:
         """Commit or discard the offsets of a producer's transaction; of two commits, the later record counts (as in Kafka)."""
         for group_id, pending in self._pending.pop(producer_id, {}).items():
             for partition, waiting in pending.items():
-                self._settle(group_id, partition)
+                self._settle(producer_id, group_id, partition)
                 if committed and waiting is not None:
                     self.put(group_id, partition, waiting[1], waiting[0])
 
