@@ -23,3 +23,19 @@ def test_what_is_due_is_done_by_others_until_they_end() -> None:
     assert timer.expire_due() == 1
     assert done == ["by another", "by itself"]
     assert handed == []
+
+
+def test_cancelled_timeouts_of_weeks_leave_nothing() -> None:
+    clock = ManualClock()
+    timer = Timer(clock)
+    done: list[str] = []
+    timer.add(40_000, lambda: done.append("a"))
+    for _ in range(30_000):
+        clock.advance_ms(1)
+        timer.add(2**31 - 1, lambda: done.append("cancelled")).cancel()
+    timer.add(5_000, lambda: done.append("b"))
+    assert len(timer) == 2
+    assert timer.ticks < 10_000
+    clock.advance_ms(10_000)
+    assert timer.expire_due() == 2
+    assert done == ["b", "a"]

@@ -1,7 +1,8 @@
 """A timer for very many short timeouts, nearly all of which are cancelled.
 
-It is a timing wheel whose ticks are in a dictionary: adding and cancelling take one dictionary operation each, and a tick whose
-entries were all cancelled costs nothing more. (Kafka: ``SystemTimer`` with a hierarchical ``TimingWheel``.)
+It is a timing wheel whose ticks are in a dictionary: adding and cancelling take one dictionary operation each. Ticks whose entries
+were all cancelled are dropped when there are as many of them as of others. (Kafka: ``SystemTimer`` with a hierarchical
+``TimingWheel``.)
 """
 
 import heapq
@@ -13,6 +14,9 @@ from twisted_kafka.timing.clock import IClock
 
 TICK_MS = 1
 """The length of a tick in milliseconds. Entries expire at the end of their tick, never early."""
+
+MIN_TICKS = 4096
+"""Empty ticks are left alone up to this number; so far, they cost less than looking for them."""
 
 MAX_WAIT_NS = 60_000_000_000
 """Most time that the reaper sleeps before it checks again."""
@@ -52,6 +56,8 @@ class Timer:
         self._condition = machine.Condition(machine.Lock())
         self._ticks: dict[int, dict[TimerEntry, None]] = {}
         self._order: list[int] = []
+        self._most_ticks = MIN_TICKS
+        """With more ticks, those that are empty are dropped."""
         self._thread: machine.Thread | None = None
         self._stopped = False
         self._waiting_for: int | None = None
@@ -61,6 +67,11 @@ class Timer:
         """How many timeouts are pending."""
         with self._condition:
             return sum(map(len, self._ticks.values()))
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks take memory, with timeouts or without."""
+        return len(self._order)
 
     def start(self) -> None:
         """Start the reaper thread, Kafka's ``ExpirationReaper``."""
@@ -86,11 +97,19 @@ class Timer:
             if entries is None:
                 self._ticks[tick] = {entry: None}
                 heapq.heappush(self._order, tick)
+                if len(self._order) > self._most_ticks:
+                    self._forget_empty()
                 if self._waiting_for is not None and tick < self._waiting_for:
                     self._condition.notify()
             else:
                 entries[entry] = None
         return entry
+
+    def _forget_empty(self) -> None:
+        """Drop the ticks whose entries were all cancelled: a client may name a timeout of weeks in each of its requests."""
+        self._ticks = {tick: entries for tick, entries in self._ticks.items() if entries}
+        self._order = sorted(self._ticks)  # a sorted list is a heap
+        self._most_ticks = 2 * len(self._order) + MIN_TICKS
 
     def discard(self, tick: int, entry: TimerEntry) -> None:
         """Remove an entry of this tick if it is still pending."""
