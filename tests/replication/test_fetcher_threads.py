@@ -102,6 +102,27 @@ def test_a_fetcher_without_partitions_ends(cluster: Cluster, follower: Member) -
     assert [thread.leader_id for thread in follower.threads] == [1]
 
 
+def test_the_end_of_an_idle_fetcher_is_scheduled_once(cluster: Cluster, follower: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when many partitions are stopped, one by one."""
+    scheduled: list[str] = []
+    real = follower.scheduler.schedule_once
+
+    def schedule_once(name: str, *rest: Any) -> Any:
+        scheduled.append(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(follower.scheduler, "schedule_once", schedule_once)
+    for _ in range(2):
+        cluster.elect(2)
+        for index in range(5):
+            follower.fetchers.stop_following([TopicPartition(TOPIC, index)])
+        assert scheduled.count("shutdown-idle-fetchers") == 1
+        cluster.advance_ms(IDLE_MS)
+        assert follower.threads == []
+        cluster.elect(1)
+        scheduled.clear()
+
+
 def test_the_lag_of_a_partition_is_a_metric_while_it_is_followed(cluster: Cluster, follower: Member) -> None:
     tags: dict[str, Any] = {"clientId": "ReplicaFetcherThread-0-1", "topic": TOPIC, "partition": 0}
     cluster.members[1].write(b"a", b"b")

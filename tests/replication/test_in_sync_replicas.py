@@ -15,7 +15,7 @@ from twisted_kafka.protocol.messages.controller import (
     AlterPartitionResponseTopicData,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_partition_manager import RETRY_MS, AlterPartitionManager, Proposer
+from twisted_kafka.replication.alter_partition_manager import RETRY_MAX_MS, RETRY_MS, AlterPartitionManager, Proposer
 from twisted_kafka.replication.partition.partition import Partition
 
 THIRD = 3
@@ -253,9 +253,32 @@ def test_it_is_proposed_again_after_any_other_failure(h: Harness, controller: Co
         start=1,
     ):
         fail()
+        pause_ms = RETRY_MS << (number - 1)
+        h.advance_ms(pause_ms - 1)
         assert (len(controller.requests), controller.unanswered) == (number, 0)
-        h.advance_ms(RETRY_MS)
+        h.advance_ms(1)
         assert controller.proposed == {0: [BROKER, OTHER]}
+    for _ in range(5):
+        controller.fail()
+        h.advance_ms(RETRY_MAX_MS)
+    assert len(controller.requests) == 10
+    controller.answer()
+    assert partition.isr == frozenset(BOTH)
+
+
+def test_a_proposal_that_cannot_be_sent_is_proposed_again(
+    h: Harness, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = lead_alone_in_sync(h)
+    send = controller.send
+
+    def fail(*_: Any) -> Any:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(controller, "send", fail)
+    follower_fetches(h, 0)
+    monkeypatch.setattr(controller, "send", send)
+    h.advance_ms(RETRY_MS)
     controller.answer()
     assert partition.isr == frozenset(BOTH)
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.replication.several import BACKOFF_MS, LIMITS, Cluster, PartitionTableEntry
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
+from twisted_kafka.protocol.messages.fetch import FetchResponse
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
-from twisted_kafka.replication.fetching.replica_fetcher import FIRST_BACKOFF_MS, FetchState
+from twisted_kafka.replication.fetching.replica_fetcher import FIRST_BACKOFF_MS, FetchState, Pause
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.topic_stats import (
     REASSIGNMENT_BYTES_IN,
@@ -321,6 +322,26 @@ def test_a_fetch_costs_the_follower_what_has_changed(tmp_path: Path, partitions:
     assert [[each.partition for each in topic.partitions] for topic in message.topics] == [[3]]
     assert len(looks) == 2, "after the answer, and for the next request"
     cluster.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR],
+)
+def test_a_leader_that_refuses_every_session_is_asked_again_after_a_pause(cluster: Cluster, error: ErrorCode) -> None:
+    cluster.create()
+    cluster.run(4)
+    (thread,) = cluster.members[2].threads
+    if thread.request is None:
+        thread.step()
+    thread.step(FetchResponse(error_code=error))
+    assert thread.request is not None, "a session may be lost, and another one begins at once"
+    thread.step(FetchResponse(error_code=error))
+    assert (thread.request, thread.pause) == (None, Pause(BACKOFF_MS))
+    cluster.advance_ms(BACKOFF_MS)
+    cluster.members[1].write(b"a")
+    cluster.run(4)
+    assert cluster.agree()
 
 
 def test_a_log_start_that_has_moved_is_reported_to_the_leader(cluster: Cluster) -> None:

@@ -31,7 +31,8 @@ from twisted_kafka.system import machine
 from twisted_kafka.timing.timer import Timer
 
 RETRY_MS: Final = 50
-"""The time after which a failed proposal is repeated."""
+"""The time after which a failed proposal is repeated; it doubles with each further failure in a row."""
+RETRY_MAX_MS: Final = 400
 
 _LAST_VERSION_WITH_NAMES: Final = 1
 _LAST_VERSION_WITHOUT_EPOCHS: Final = 2
@@ -78,6 +79,7 @@ class AlterPartitionManager:
         self._lock = machine.Lock()
         self._unanswered: _Proposals = {}
         self._in_flight: _Proposals = {}
+        self._failed_in_a_row = 0
         self._expands = metrics.meter("ReplicaManager", "IsrExpandsPerSec")
         self._shrinks = metrics.meter("ReplicaManager", "IsrShrinksPerSec")
         self._failures = metrics.meter("ReplicaManager", "FailedIsrUpdatesPerSec")
@@ -136,8 +138,13 @@ class AlterPartitionManager:
             if self._in_flight or not self._unanswered:
                 return
             sent = self._in_flight = dict(self._unanswered)
-        request, version = self._request(sent)
-        self._proposer.channel.send(request, version).add_done_callback(partial(self._answered, sent))
+        try:
+            request, version = self._request(sent)
+            answer = self._proposer.channel.send(request, version)
+        except Exception as error:  # noqa: BLE001 as if the controller had not answered: it is tried again
+            answer = Future()
+            answer.set_exception(error)
+        answer.add_done_callback(partial(self._answered, sent))
 
     def _request(self, proposals: _Proposals) -> tuple[AlterPartitionRequest, int]:
         """Return a request, and its latest version."""
@@ -187,8 +194,10 @@ class AlterPartitionManager:
         if error is not None:
             _log.warn("Changes of in-sync replicas are proposed again: {error}", error=error)
         if error is not None or refused or len(answered) < len(sent):
-            self._retries.add(RETRY_MS, self._send)
+            self._retries.add(min(RETRY_MS << min(self._failed_in_a_row, 16), RETRY_MAX_MS), self._send)
+            self._failed_in_a_row += 1
         else:
+            self._failed_in_a_row = 0
             self._send()
 
     def _take(self, partition: Partition, proposal: IsrProposal, answer: AlterPartitionResponsePartitionData) -> bool:

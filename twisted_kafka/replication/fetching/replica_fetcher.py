@@ -35,7 +35,7 @@ from twisted_kafka.protocol.messages.fetch import FetchResponse, PartitionData
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsResponse
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetching.fetch_session_handler import FetchSessionHandler, SessionRequest, Wanted
+from twisted_kafka.replication.fetching.fetch_session_handler import INITIAL_EPOCH, FetchSessionHandler, SessionRequest, Wanted
 from twisted_kafka.replication.fetching.leader_requests import (
     EARLIEST,
     LATEST,
@@ -52,7 +52,7 @@ from twisted_kafka.timing.clock import IClock
 _SESSION_ERRORS: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
 )
-"""After these the next request begins another session, at once."""
+"""After these the next request begins another session, at once; later if the refused one had begun a session."""
 
 _NOT_LEADING_YET: Final = frozenset(
     {
@@ -234,6 +234,11 @@ class ReplicaFetcher:
         return len(self._states.keys() | self._failed) if self._failed else len(self._states)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether there is no partition. It costs the same for any number of them."""
+        return not self._states and not self._failed
+
+    @property
     def failed(self) -> set[TopicPartition]:
         """The partitions that cannot be copied at the moment, because of this broker or until the controller says more."""
         return self._failed.copy()
@@ -266,7 +271,7 @@ class ReplicaFetcher:
             if answer is Overtaken.OVERTAKEN:
                 self._session.overtaken()
             elif isinstance(answer, FetchResponse):
-                yield from self._take(answer)
+                yield from self._take(answer, began_session=request.session_epoch == INITIAL_EPOCH)
             else:
                 self._session.failed()
                 self._delay(list(self._session), answer)
@@ -394,9 +399,9 @@ class ReplicaFetcher:
 
     # Responses.
 
-    def _take(self, response: FetchResponse) -> Work:
+    def _take(self, response: FetchResponse, *, began_session: bool) -> Work:
         if not self._session.answered(response.error_code, response.session_id):
-            if response.error_code not in _SESSION_ERRORS:
+            if began_session or response.error_code not in _SESSION_ERRORS:
                 self._delay(list(self._session), error_code_of(response.error_code))
             return
         failed: dict[ErrorCode | str, list[TopicPartition]] = {}

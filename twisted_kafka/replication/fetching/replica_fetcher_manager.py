@@ -77,6 +77,8 @@ class ReplicaFetcherManager:
         self._fetchers: dict[FetcherKey, _Fetcher] = {}
         self._lagging: dict[TopicPartition, dict[str, object]] = {}
         """The tags of the partitions' gauges."""
+        self._is_idle_watched = False
+        """Whether fetchers without partitions are about to be stopped."""
         self._is_stopped = False
 
     def follow(self, partitions: Iterable[Partition]) -> None:
@@ -101,7 +103,8 @@ class ReplicaFetcherManager:
             for each in self._fetchers.values():
                 each.fetcher.remove(gone)
             self._remove_lags(gone)
-            if any(not each.fetcher.count for each in self._fetchers.values()):
+            if not self._is_idle_watched and any(each.fetcher.is_idle for each in self._fetchers.values()):
+                self._is_idle_watched = True
                 self._scheduler.schedule_once("shutdown-idle-fetchers", self._stop_idle, IDLE_MS)
 
     def shutdown(self) -> None:
@@ -155,7 +158,8 @@ class ReplicaFetcherManager:
 
     def _stop_idle(self) -> None:
         with self._lock:
-            idle = [self._fetchers.pop(key) for key, each in list(self._fetchers.items()) if not each.fetcher.count]
+            self._is_idle_watched = False
+            idle = [self._fetchers.pop(key) for key, each in list(self._fetchers.items()) if each.fetcher.is_idle]
         for each in idle:
             self._stop(each)
 
