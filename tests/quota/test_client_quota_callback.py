@@ -66,3 +66,14 @@ def test_quotas_of_several_levels_each_keep_their_tags() -> None:
     assert (limit_of(callback, "al@ice", "app"), limit_of(callback, "bob", "app")) == (1, 2)
     assert not callback.quota_reset_required(FETCH)
     assert not callback.update_cluster_metadata(None)
+
+
+def test_quotas_of_very_many_entities_take_no_longer_each() -> None:
+    """With a copy for each, this took minutes."""
+    callback = DefaultQuotaCallback()
+    for number in range(100_000):
+        callback.update_quota(ClientQuotaType.PRODUCE, QuotaEntity(f"user-{number}"), float(number))
+    for number in range(99_999):
+        callback.remove_quota(ClientQuotaType.PRODUCE, QuotaEntity(f"user-{number}"))
+    assert limit_of(callback, "user-99999", "") == 99_999.0
+    assert limit_of(callback, "user-5", "") is None

@@ -45,6 +45,13 @@ def test_a_filter_finds(components: dict[str, Component], strict: bool, found: l
     assert sorted(names) == sorted(found)
 
 
+def test_only_configs_of_entities_that_match_are_read() -> None:
+    nodes = {f"users/user-{number}": {"producer_byte_rate": "1"} for number in range(50)}
+    configs = Configs(FULL | nodes)
+    assert len(ClientQuotas(configs).describe({"user": Component(Match.EXACT, "user-7")}, strict=True)) == 1
+    assert configs.reads == 1
+
+
 def test_only_quotas_are_told() -> None:
     described = dict(ClientQuotas(Configs(FULL)).describe({"user": Component(Match.EXACT, "al@ice")}, strict=True))
     assert described == {(("user", "al@ice"),): {"producer_byte_rate": 100.0}}

@@ -56,6 +56,17 @@ def test_changes_apply_to_the_clients_that_are_known_already() -> None:
     assert set(limits(quotas).values()) == {float("inf")}
 
 
+def test_what_changes_nothing_asks_for_no_limit_again() -> None:
+    """A config has the quotas of all types: three of four are not set, usually, and each client has a sensor of each type."""
+    quotas = Quotas(NODES)
+    limits(quotas)
+    generation = quotas.managers.generation
+    quotas.configs.write("users/al%40ice", dict(NODES["users/al%40ice"]))
+    assert quotas.managers.generation is generation
+    quotas.configs.write("users/al%40ice", {"producer_byte_rate": "300"})
+    assert quotas.managers.generation is not generation
+
+
 def test_a_value_that_is_no_number_leaves_the_quota_as_it_was() -> None:
     quotas = Quotas(NODES)
     for value in ("many", "nan"):

@@ -1,6 +1,6 @@
 """Quota managers on a clock, a timer and configs that the test moves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tests.support.fake import Fake
@@ -19,10 +19,17 @@ class Configs(Fake):
 
     def __init__(self, nodes: dict[str, dict[str, str]] | None = None) -> None:
         self.nodes = dict(nodes or {})
+        self.reads = 0
+        """How many configs were read by ``each``."""
         self._listeners: dict[str, Callable[[str, dict[str, str]], None]] = {}
 
     def config(self, entity_path: str) -> dict[str, str]:
         return dict(self.nodes.get(entity_path, {}))
+
+    def each(self, entity_paths: Iterable[str]) -> Iterator[dict[str, str]]:
+        for path in entity_paths:
+            self.reads += 1
+            yield self.config(path)
 
     def names(self, entity_type: str) -> list[str]:
         prefix = entity_type + "/"

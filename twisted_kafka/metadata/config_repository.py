@@ -1,6 +1,7 @@
 """The dynamic configs of topics, brokers, users and clients in the metadata store, and notifications of their changes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from twisted.logger import Logger
@@ -39,6 +40,9 @@ Listener = Callable[[str, dict[str, str]], None]
 """Called with the entity's name (``orders``, ``1``, ``<default>``, ``alice/clients/app``) and its config."""
 
 
+READ_AT_ONCE: Final = 1_000
+"""How many configs ``each`` reads with one request to the store."""
+
 MAX_CHANGE_ATTEMPTS: Final = 100
 """How often a change is tried while others change the same config."""
 
@@ -74,6 +78,12 @@ class ConfigRepository:
             {} if node is None else self._decoded(path, node[0])
             for path, node in zip(paths, self._store.get_many(paths), strict=True)
         ]
+
+    def each(self, entity_paths: Iterable[str]) -> Iterator[dict[str, str]]:
+        """Yield the configs of any number of entities: they are read in parts, with one request to the store for each part."""
+        paths = iter(entity_paths)
+        while some := list(islice(paths, READ_AT_ONCE)):
+            yield from self.configs(some)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """Return the topic's config overrides."""

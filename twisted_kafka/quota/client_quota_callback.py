@@ -93,6 +93,7 @@ class DefaultQuotaCallback:
 
     def __init__(self) -> None:
         self._limits: dict[_Key, float] = {}
+        """Changed in single steps, as other threads read it. A new dictionary for each of a million quotas would take hours."""
         self._has_clients = self._has_users = self._has_pairs = False
 
     def configure(self, configs: Mapping[str, str]) -> None: ...
@@ -136,17 +137,27 @@ class DefaultQuotaCallback:
             keys = ((user, None), (DEFAULT, None))
         elif client_id:
             keys = ((None, client_id), (None, DEFAULT))
-        return next((self._limits[key] for key in keys if key in self._limits), None)
+        limits = (self._limits.get(key) for key in keys)  # another thread may remove one between two lookups
+        return next((limit for limit in limits if limit is not None), None)
 
     def update_quota(self, quota_type: ClientQuotaType, entity: QuotaEntity, limit: float) -> None:
         """Set a quota."""
         self._note_level(entity)
-        self._limits = {**self._limits, entity: limit}  # a new one, as other threads read it
+        self._limits[entity] = limit
 
     def remove_quota(self, quota_type: ClientQuotaType, entity: QuotaEntity) -> None:
         """Remove a quota."""
         self._note_level(entity)
-        self._limits = {key: limit for key, limit in self._limits.items() if key != entity}
+        self._limits.pop(entity, None)
+
+    def would_change(self, entity: QuotaEntity, limit: float | None) -> bool:
+        """Return whether anything changes if this is the quota of an entity, None for no quota."""
+        return self._limits.get(entity) != limit or not self._has_level(entity)
+
+    def _has_level(self, entity: QuotaEntity) -> bool:
+        if entity.user is None:
+            return self._has_clients
+        return self._has_users if entity.client_id is None else self._has_pairs
 
     def _note_level(self, entity: QuotaEntity) -> None:
         if entity.user is None:

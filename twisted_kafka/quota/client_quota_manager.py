@@ -63,7 +63,9 @@ class ClientQuotaManager(Generic[_S]):
     # Limits, from the config-change thread.
 
     def update_quota(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Set a quota, or remove it; it applies at once."""
+        """Set a quota, or remove it; it applies at once. The sensors are not looked at if nothing changes."""
+        if not self._is_custom and not self._callback.would_change(entity, limit):
+            return
         if limit is None:
             self._callback.remove_quota(self.quota_type, entity)
         else:

@@ -1,7 +1,7 @@
 """Describing and altering quotas. (Kafka: ZkAdminManager.describeClientQuotas, alterClientQuotas.)"""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -61,25 +61,30 @@ class ClientQuotas:
         if IP in components and len(components) > 1:
             raise InvalidRequestError("Invalid combination: a filter for IP addresses cannot be for users or clients too")
         found = []
-        for entity, keys, config in self._entities(components.keys()):
+        # By the names first: only configs of entities that match are read.
+        matching = [each for each in self._entities(components) if _matches(dict(each[0]), components, strict=strict)]
+        for (entity, keys, _), config in zip(matching, self._configs.each(path for _, _, path in matching), strict=True):
             quotas = {key: _number(config[key]) for key in keys if key in config}
-            if quotas and _matches(dict(entity), components, strict=strict):
+            if quotas:
                 found.append((entity, quotas))
         return found
 
-    def _entities(self, kinds: Iterable[str]) -> Iterator[tuple[Entity, Mapping[str, str], dict[str, str]]]:
-        read = self._configs.config
-        if IP not in kinds:
+    def _entities(self, components: Mapping[str, Component]) -> Iterator[tuple[Entity, Mapping[str, str], str]]:
+        """Yield entities with the keys of their quotas and the paths of their configs: all that may match, and others."""
+        if IP not in components:
+            users = components.get(USER)
             for user in self._configs.names("users"):
-                yield ((USER, entity_name(user)),), CLIENT_KEYS, read(f"users/{user}")
+                if users is not None and not users.accepts(entity_name(user)):
+                    continue
+                yield ((USER, entity_name(user)),), CLIENT_KEYS, f"users/{user}"
                 for client in self._configs.names(f"users/{user}/clients"):
                     both = ((CLIENT_ID, entity_name(client)), (USER, entity_name(user)))
-                    yield both, CLIENT_KEYS, read(f"users/{user}/clients/{client}")
+                    yield both, CLIENT_KEYS, f"users/{user}/clients/{client}"
             for client in self._configs.names("clients"):
-                yield ((CLIENT_ID, entity_name(client)),), CLIENT_KEYS, read(f"clients/{client}")
-        if not kinds or IP in kinds:
+                yield ((CLIENT_ID, entity_name(client)),), CLIENT_KEYS, f"clients/{client}"
+        if not components or IP in components:
             for address in self._configs.names("ips"):
-                yield ((IP, entity_name(address)),), IP_KEYS, read(f"ips/{address}")
+                yield ((IP, entity_name(address)),), IP_KEYS, f"ips/{address}"
 
     def alter(self, entity: Sequence[tuple[str, str | None]], operations: Sequence[Operation], *, validate_only: bool) -> None:
         """Set and remove quotas of an entity.

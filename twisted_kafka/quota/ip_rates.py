@@ -12,6 +12,9 @@ from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
 from twisted_kafka.system import machine
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 
+MAX_DIGITS: Final = 10
+"""The digits of the largest rate, an int32."""
+
 RETRY_MS: Final = 60_000
 """How long until a host name that could not be resolved is looked up again."""
 
@@ -39,13 +42,14 @@ class IpConnectionRates:
     def start(self) -> None:
         """Apply the current quotas and follow changes."""
         self._configs.add_listener("ips", self.update)
-        for node in self._configs.names("ips"):
-            self.update(node, self._configs.config(f"ips/{node}"))
+        nodes = self._configs.names("ips")
+        for node, config in zip(nodes, self._configs.each(f"ips/{node}" for node in nodes), strict=True):
+            self.update(node, config)
 
     def update(self, node: str, config: Mapping[str, str]) -> None:
         """Apply the config of a node. An invalid one is logged and ignored."""
         text = config.get(CONNECTION_CREATION_RATE)
-        if text is not None and not text.isdecimal():
+        if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
             _log.error(
                 "Ignoring the invalid value {key}={text} of /config/ips/{node}", key=CONNECTION_CREATION_RATE, text=text, node=node
             )

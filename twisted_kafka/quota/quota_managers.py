@@ -78,13 +78,14 @@ class QuotaManagers:
         self._enable(self.request)
         configs.add_listener(_USERS, self.update_user)
         configs.add_listener(_CLIENTS, self.update_client)
-        for user in configs.names(_USERS):
-            self.update_user(user, configs.config(f"{_USERS}/{user}"))
-            for client in configs.names(f"{_USERS}/{user}/{_CLIENTS}"):
-                name = f"{user}/{_CLIENTS}/{client}"
-                self.update_user(name, configs.config(f"{_USERS}/{name}"))
-        for client in configs.names(_CLIENTS):
-            self.update_client(client, configs.config(f"{_CLIENTS}/{client}"))
+        users = configs.names(_USERS)
+        both = [f"{user}/{_CLIENTS}/{client}" for user in users for client in configs.names(f"{_USERS}/{user}/{_CLIENTS}")]
+        for kind, names, update in (
+            (_USERS, [*users, *both], self.update_user),
+            (_CLIENTS, configs.names(_CLIENTS), self.update_client),
+        ):
+            for name, config in zip(names, configs.each(f"{kind}/{name}" for name in names), strict=True):
+                update(name, config)
         scheduler.schedule("expire-quota-sensors", self.expire, EXPIRE_MS, EXPIRE_MS)
 
     def update_user(self, name: str, config: Mapping[str, str]) -> None:

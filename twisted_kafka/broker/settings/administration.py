@@ -49,8 +49,9 @@ class Administration:
         """Filter the log by level, and load the present subscriptions."""
         self.loggers.install(globalLogPublisher)
         self._configs.add_listener(_CLIENT_METRICS_TYPE, self._client_metrics.update)
-        for name in self._configs.names(_CLIENT_METRICS_TYPE):
-            self._client_metrics.update(name, self._configs.config(f"{_CLIENT_METRICS_TYPE}/{name}"))
+        names = self._configs.names(_CLIENT_METRICS_TYPE)
+        for name, config in zip(names, self._configs.each(f"{_CLIENT_METRICS_TYPE}/{name}" for name in names), strict=True):
+            self._client_metrics.update(name, config)
 
     def stop(self) -> None:
         """Remove the filter, and close the policies."""

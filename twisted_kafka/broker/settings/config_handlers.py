@@ -83,5 +83,6 @@ def follow_group_configs(repository: ConfigRepository, groups: GroupConfigManage
         groups.update(group_id_of(name), settings)
 
     repository.add_listener(ENTITY_TYPE, changed)
-    for name in repository.names(ENTITY_TYPE):
-        changed(name, repository.config(f"{ENTITY_TYPE}/{name}"))
+    names = repository.names(ENTITY_TYPE)
+    for name, settings in zip(names, repository.each(f"{ENTITY_TYPE}/{name}" for name in names), strict=True):
+        changed(name, settings)
