@@ -5,12 +5,15 @@ import pytest
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.protocol.errors import (
     DelegationTokenExpiredError,
     DelegationTokenNotFoundError,
     DelegationTokenOwnerMismatchError,
+    PolicyViolationError,
 )
+from twisted_kafka.security import delegation_tokens
 from twisted_kafka.security.delegation_tokens import CHANGES, TOKENS, DelegationToken, DelegationTokenManager, TokenSettings
 from twisted_kafka.timing.clock import ManualClock
 
@@ -113,7 +116,7 @@ def test_who_may_change_a_token(brokers: Brokers) -> None:
     with pytest.raises(DelegationTokenNotFoundError):
         manager.renew(ALICE, token.hmac[:-1], 1)
     assert manager.renew(KafkaPrincipal("User", "carol", token_authenticated=True), token.hmac, 1)
-    assert token.concerns(BOB)
+    assert token.concerns({BOB[:2]})
 
 
 def test_expired_tokens_are_removed_from_the_store(brokers: Brokers) -> None:
@@ -126,6 +129,60 @@ def test_expired_tokens_are_removed_from_the_store(brokers: Brokers) -> None:
     assert manager.remove_expired() == 1
     assert manager.tokens() == [kept]
     assert brokers.store.children(TOKENS) == [kept.token_id]
+
+
+def test_tokens_that_expire_together_are_removed_in_parts_while_others_change(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = brokers.start()
+    for _ in range(250):
+        manager.create(ALICE, ALICE, [], DAY_MS)
+    brokers.pass_ms(DAY_MS + 1)
+    batch, created = brokers.store.batch, []
+
+    def beside(groups: Any) -> Any:
+        created.append(manager.create(BOB, BOB, [], DAY_MS))  # it would wait for ever if the lock were held
+        return batch(groups)
+
+    monkeypatch.setattr(brokers.store, "batch", beside)
+    assert manager.remove_expired() == 250
+    assert manager.tokens() == sorted(created)
+    assert len(created) == 3
+    assert len(brokers.store.children(TOKENS)) == 3
+    assert brokers.start().tokens() == manager.tokens()
+
+
+def test_tokens_take_no_more_room_than_they_may(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client chooses the renewers, and how many tokens it asks for; each broker keeps all in memory for days."""
+    manager = brokers.start()
+    with pytest.raises(PolicyViolationError, match="at most"):
+        manager.create(ALICE, ALICE, [KafkaPrincipal("User", "x" * 100)] * 1_000, DAY_MS)
+    assert brokers.store.children(TOKENS) == []
+    monkeypatch.setattr(delegation_tokens, "MAX_BYTES", 10_000)
+
+    def create_many() -> None:
+        for _ in range(100):
+            manager.renew(ALICE, manager.create(ALICE, ALICE, [], DAY_MS).hmac, 100)
+
+    for _ in range(2):
+        with pytest.raises(PolicyViolationError, match="There are"):
+            create_many()
+        assert 20 < len(manager.tokens()) < 100
+        brokers.pass_ms(101)
+        manager.remove_expired()
+    assert manager.tokens() == []
+
+
+def test_a_token_that_cannot_be_removed_is_removed_with_the_next_check(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = brokers.start()
+    manager.create(ALICE, ALICE, [], DAY_MS)
+    brokers.pass_ms(DAY_MS + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(brokers.store, "batch", lambda groups: [StoreError("no disk")] * len(groups))
+        manager.remove_expired()
+    assert len(manager.tokens()) == 1
+    manager.remove_expired()
+    assert (manager.tokens(), brokers.store.children(TOKENS)) == ([], [])
 
 
 def test_brokers_know_each_others_tokens(brokers: Brokers) -> None:

@@ -8,6 +8,7 @@ A notification below ``/delegation_token/token_changes`` names each token that c
 import base64
 import hmac
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from twisted.logger import Logger
@@ -15,7 +16,7 @@ from typing_extensions import override
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.change_notifications import ChangeNotifications
-from twisted_kafka.metadata.store import Create, Delete, IMetadataStore, NodeExistsError, NoNodeError, Operation, Set
+from twisted_kafka.metadata.store import Create, Delete, IMetadataStore, NodeExistsError, NoNodeError, Operation, Set, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError, desanitized, sanitized
 from twisted_kafka.metadata.znodes_admin import TextNode, TokenNode
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
@@ -23,6 +24,7 @@ from twisted_kafka.protocol.errors import (
     DelegationTokenExpiredError,
     DelegationTokenNotFoundError,
     DelegationTokenOwnerMismatchError,
+    PolicyViolationError,
 )
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
@@ -31,9 +33,20 @@ TOKENS: Final = "/delegation_token/tokens"
 CHANGES: Final = "/delegation_token/token_changes"
 _CHANGE_PREFIX: Final = "token_change_"
 _HASH: Final = "sha512"
+MAX_TOKEN_BYTES: Final = 1 << 16
+"""The largest token: the client chooses its renewers."""
+
+MAX_BYTES: Final = 64 << 20
+"""The most that all tokens take up in the store: about 200,000 usual ones, all of which a broker keeps in memory."""
+
 _READ_AT_ONCE: Final = 1000
+_REMOVED_AT_ONCE: Final = 100
 
 _log = Logger()
+
+
+Name = tuple[str, str]
+"""The type and the name of a principal, however it logged in."""
 
 
 class DelegationToken(NamedTuple):
@@ -64,9 +77,9 @@ class DelegationToken(NamedTuple):
         """Return whether a principal may renew it and let it expire: its owner and its renewers."""
         return is_among(principal, (self.owner, *self.renewers))
 
-    def concerns(self, principal: KafkaPrincipal) -> bool:
-        """Return whether a principal is its owner, its requester or a renewer (TokenInformation.ownerOrRenewer)."""
-        return is_among(principal, (self.owner, self.requester, *self.renewers))
+    def concerns(self, names: AbstractSet[Name]) -> bool:
+        """Return whether its owner, its requester or a renewer is among the names (TokenInformation.ownerOrRenewer)."""
+        return any(each[:2] in names for each in (self.owner, self.requester, *self.renewers))
 
 
 class TokenSettings(NamedTuple):
@@ -107,6 +120,7 @@ class DelegationTokenManager:
         self._lock = machine.Lock()  # changes come one at a time; the dictionaries may be read without it
         self._by_id: dict[str, DelegationToken] = {}
         self._by_hmac: dict[bytes, DelegationToken] = {}
+        self._size_bytes = 0
         self._changes = ChangeNotifications(store, clock, CHANGES, self._notified, lambda action: action())
 
     def startup(self) -> None:
@@ -137,15 +151,23 @@ class DelegationTokenManager:
     def create(
         self, owner: KafkaPrincipal, requester: KafkaPrincipal, renewers: Sequence[KafkaPrincipal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """Create a token. A lifetime of 0 or less, or beyond the setting's, is that of the setting."""
+        """Create a token. A lifetime of 0 or less, or beyond the setting's, is that of the setting.
+
+        Raises PolicyViolationError if the token, or all tokens together, would take too much room.
+        """
         now_ms, settings = self._clock.wall_ms(), self.settings
         lifetime_ms = settings.max_lifetime_ms if max_lifetime_ms <= 0 else min(max_lifetime_ms, settings.max_lifetime_ms)
         token_id = base64.urlsafe_b64encode(machine.new_uuid().bytes).rstrip(b"=").decode()
         max_ms = now_ms + lifetime_ms
         expires_ms = min(max_ms, now_ms + settings.renew_ms)
         token = DelegationToken(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms, self._hmac_of(token_id))
+        data = _encoded(token)
+        if len(data) > MAX_TOKEN_BYTES:
+            raise PolicyViolationError(f"A delegation token has at most {MAX_TOKEN_BYTES} bytes with its renewers, not {len(data)}")
         with self._lock:
-            self._write(token, Create(_path(token_id), _encoded(token)))
+            if self._size_bytes + len(data) > MAX_BYTES:
+                raise PolicyViolationError(f"There are {len(self._by_id)} delegation tokens, which have {self._size_bytes} bytes")
+            self._write(token, Create(_path(token_id), data))
         _log.info("Created the delegation token {id} of {owner} for {requester}", id=token_id, owner=owner, requester=requester)
         return token
 
@@ -171,13 +193,28 @@ class DelegationTokenManager:
             return self._clock.wall_ms()
 
     def remove_expired(self) -> int:
-        """Remove the tokens that have expired; return how many."""
+        """Remove the tokens that have expired; return how many.
+
+        There may be very many: other requests do not wait until they are removed from the store. Nobody can renew them.
+        """
+        now_ms = self._clock.wall_ms()
         with self._lock:
-            now_ms = self._clock.wall_ms()
             expired = [token for token in self._by_id.values() if token.has_expired(now_ms)]
-            for token in expired:
-                self._remove(token)
+        for start in range(0, len(expired), _REMOVED_AT_ONCE):
+            some = expired[start : start + _REMOVED_AT_ONCE]
+            results = self._store.batch([_removal(each.token_id) for each in some])
+            with self._lock:
+                for token, result in zip(some, results, strict=True):
+                    self._removed(token, result if isinstance(result, StoreError) else None)
         return len(expired)
+
+    def _removed(self, token: DelegationToken, error: StoreError | None) -> None:
+        """Take the outcome of a removal. One that failed is repeated with the next check."""
+        if error is None or isinstance(error, NoNodeError):
+            self._forget(token.token_id)
+            _log.info("Removed the expired delegation token {id} of {owner}", id=token.token_id, owner=token.owner)
+        else:
+            _log.error("The expired delegation token {id} cannot be removed: {error}", id=token.token_id, error=error)
 
     def _changeable(self, principal: KafkaPrincipal, secret: bytes) -> DelegationToken:
         token = self._by_hmac.get(secret)
@@ -207,7 +244,7 @@ class DelegationTokenManager:
 
     def _remove(self, token: DelegationToken) -> None:
         try:
-            self._store.multi([Delete(_path(token.token_id)), _notification(token.token_id)])
+            self._store.multi(_removal(token.token_id))
         except NoNodeError:
             _log.info("The delegation token {id} had been removed already", id=token.token_id)
         self._forget(token.token_id)
@@ -233,12 +270,15 @@ class DelegationTokenManager:
                     _log.error("The delegation token {path} is invalid and is ignored: {error}", path=_path(token_id), error=error)
 
     def _know(self, token: DelegationToken) -> None:
+        before = self._by_id.get(token.token_id)
+        self._size_bytes += len(_encoded(token)) - (0 if before is None else len(_encoded(before)))
         self._by_id[token.token_id] = self._by_hmac[token.hmac] = token
 
     def _forget(self, token_id: str) -> None:
         token = self._by_id.pop(token_id, None)
         if token is not None:
             self._by_hmac.pop(token.hmac, None)
+            self._size_bytes -= len(_encoded(token))
 
     def _decoded(self, data: bytes) -> DelegationToken:
         node = TokenNode.decode(data)
@@ -268,6 +308,10 @@ def _path(token_id: str) -> str:
 
 def _notification(token_id: str) -> Create:
     return Create(f"{CHANGES}/{_CHANGE_PREFIX}", TextNode(token_id).encode(), sequence=True)
+
+
+def _removal(token_id: str) -> list[Operation]:
+    return [Delete(_path(token_id)), _notification(token_id)]
 
 
 def _encoded(token: DelegationToken) -> bytes:
