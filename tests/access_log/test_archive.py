@@ -8,6 +8,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.access_log.samples import request
+from twisted_kafka.access_log import archive as archives
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
@@ -91,6 +92,34 @@ def test_a_file_that_cannot_be_converted_stays(tmp_path: Path) -> None:
     add(tmp_path, "node-1-000001.jsonl", text=line() + "torn")
     archive(tmp_path, "parquet").run_once()
     assert names(tmp_path) == ["node-1-000001.jsonl"]
+
+
+def test_a_file_that_cannot_be_converted_keeps_no_other_from_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the error is. The file is read again after longer and longer pauses."""
+    bad = add(tmp_path, "node-1-000001.jsonl", HOUR_MS)
+    add(tmp_path, "node-1-000002.jsonl", HOUR_MS)
+    add(tmp_path, "node-1-000003.jsonl.zst", 9 * HOUR_MS)
+    tried: list[Path] = []
+    convert = archives._CONVERTERS["zstd"]
+
+    def fail(path: Path, made: Path) -> None:
+        tried.append(path)
+        if path == bad:
+            raise TypeError("a fault of a library")
+        convert(path, made)
+
+    monkeypatch.setitem(archives._CONVERTERS, "zstd", fail)
+    clock = ManualClock(NOW_MS)
+    archive = Archive(tmp_path, 1, clock, form="zstd", retention_hours=8, retention_bytes=-1)
+    archive.run_once()
+    assert names(tmp_path) == ["node-1-000001.jsonl", "node-1-000002.jsonl.zst"]
+    for _ in range(3 * 60 * 3):  # three hours, as the thread does it
+        clock.advance_ms(20_000)
+        archive.run_once()
+    assert tried.count(bad) == 8, "after 0, 1, 3, 7, 15, 31, 63 and 127 minutes"
+    clock.advance_ms(9 * HOUR_MS)
+    archive.run_once()
+    assert names(tmp_path) == []
 
 
 def test_old_files_go_with_their_empty_folders(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ SUFFIXES: Final = {JSONL: ".jsonl", ZSTD: ".jsonl.zst", PARQUET: ".parquet"}
 _SETTLE_MS: Final = 60_000
 """A file is not converted for this long after it was closed, so that readers that follow it by offset reach its end."""
 _CHECK_INTERVAL_S: Final = 20.0
+_RETRY_MS: Final = 60_000
+"""How long a file is left alone that could not be converted; twice as long after each further failure."""
+_RETRY_MAX_MS: Final = 24 * 3_600_000
 _STOP_TIMEOUT_S: Final = 30.0
 _ZSTD_LEVEL: Final = 3
 _CHUNK_BYTES: Final = 1 << 20
@@ -49,6 +52,8 @@ class Archive:
         self._retention_bytes = retention_bytes
         self._name = re.compile(rf"^node-{node_id}-\d+(-\d+)?(\.jsonl|\.jsonl\.zst|\.parquet)$")
         self._unfinished = re.compile(rf"^\.node-{node_id}-\d+(-\d+)?(\.jsonl\.zst|\.parquet)$")
+        self._refused: dict[Path, tuple[int, int]] = {}
+        """For files that could not be converted: when to try again, and how long after that."""
         self._stopping = machine.Event()
         self._thread = make_thread(self._run, "kafka-access-log-archive")
 
@@ -75,9 +80,13 @@ class Archive:
             for path in self._closed():
                 if self._stopping.is_set():
                     return
-                if path.suffix == ".jsonl" and now_ms - _changed_ms(path) >= _SETTLE_MS:
-                    self._convert(path)
+                if path.suffix == ".jsonl" and self._may_convert(path, now_ms):
+                    self._convert(path, now_ms)
         self._delete(now_ms)
+
+    def _may_convert(self, path: Path, now_ms: int) -> bool:
+        not_before_ms, _ = self._refused.get(path, (0, 0))
+        return now_ms >= not_before_ms and now_ms - _changed_ms(path) >= _SETTLE_MS
 
     def _run(self) -> None:
         attempt(self.recover, "recovering the access log's archive")
@@ -93,7 +102,7 @@ class Archive:
     def _closed(self) -> list[Path]:
         return sorted(path for path in self._directory.glob("date=*/hour=*/node-*") if self._name.match(path.name))
 
-    def _convert(self, path: Path) -> None:
+    def _convert(self, path: Path, now_ms: int) -> None:
         made = path.with_name(path.name.removesuffix(".jsonl") + SUFFIXES[self._form])
         unfinished = made.with_name("." + made.name)
         changed_ns = path.stat().st_mtime_ns
@@ -102,9 +111,13 @@ class Archive:
             os.utime(unfinished, ns=(changed_ns, changed_ns))  # keeps the age of the lines
             unfinished.rename(made)
             path.unlink()
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 one file keeps neither the others nor the retention from their turn
             unfinished.unlink(missing_ok=True)
-            _log.warn("Access log: {path} could not be converted: {error}", path=str(path), error=error)
+            _, pause_ms = self._refused.get(path, (0, _RETRY_MS))
+            self._refused[path] = now_ms + pause_ms, min(2 * pause_ms, _RETRY_MAX_MS)
+            _log.warn("Access log: {path} could not be converted: {error!r}", path=str(path), error=error)
+        else:
+            self._refused.pop(path, None)
 
     def _delete(self, now_ms: int) -> None:
         kept = [(path, path.stat()) for path in self._closed()]
@@ -115,6 +128,7 @@ class Archive:
             if not is_old and not is_too_much:
                 continue
             path.unlink(missing_ok=True)
+            self._refused.pop(path, None)
             size_bytes -= stat.st_size
             for folder in (path.parent, path.parent.parent):
                 try:
