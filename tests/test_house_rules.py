@@ -18,7 +18,6 @@ MORE_PARAMETERS = {"broker/broker.py: __init__", "protocol/compiler/schema.py: f
 """Options of a broker, which users name one by one, and of a field's declaration; by keywords alone but for the first."""
 CLOCK = PACKAGE / "timing" / "clock.py"
 THREADS = PACKAGE / "system" / "threads.py"
-WORLDS_THREADS = PACKAGE / "world" / "machine" / "primitives.py"
 WORLDS_AIOKAFKA = PACKAGE / "world" / "machine" / "aiokafka_order.py"
 WORLDS_DATES = PACKAGE / "world" / "machine" / "dates.py"
 DISK = PACKAGE / "system" / "files" / "disk.py"
@@ -257,7 +256,7 @@ def test_a_module_keeps_the_rules() -> None:
             assert list(_imports_of_reactor(nodes)) == [], "reactors are passed in"
             if path not in (CLOCK, WORLDS_AIOKAFKA, WORLDS_DATES):
                 assert list(_calls_of_time(nodes)) == [], "an IClock is passed in"
-            if path not in (THREADS, WORLDS_THREADS):
+            if path != THREADS:
                 assert list(_threads_made(nodes)) == [], "system.threads makes threads, whose errors are logged and counted"
             if path != MACHINE and not str(path.relative_to(PACKAGE)).startswith(tuple(OUTSIDE_OF_WORLDS)):
                 assert list(_ways_around_the_machine(nodes)) == [], "system.machine has it, for a simulated machine to replace"

@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time as wall_time
+from typing import Any
 
 import pytest
 
@@ -155,6 +157,37 @@ def test_functions_that_block_run_on_threads_of_the_world() -> None:
         began_s = time.monotonic()
         world.drive(world.run(2))
     assert [ended_s - began_s for ended_s in program.result] == [pytest.approx(1.0)] * 3
+
+
+def test_programs_with_loops_of_their_own_share_a_thread_of_the_system() -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(3):
+            time.sleep(0.01)  # lets the other program go on within a task
+            yield number
+
+    async def count(name: str) -> None:
+        task = asyncio.current_task()
+        loop: Any = asyncio.get_running_loop()
+        async for number in numbers():
+            assert asyncio.current_task() is task
+            assert asyncio.get_running_loop() is loop
+            seen.append(f"{name}{number}")
+        unfinished.append(anext(other := numbers()))
+        await unfinished[-1]
+        assert len(loop._asyncgens) == 1
+        del other
+
+    async def in_a_loop(world: World) -> None:
+        world.drive(world.run(1))
+        assert asyncio.get_running_loop() is not None
+
+    seen: list[str] = []
+    unfinished: list[Any] = []
+    with World() as world:
+        for name in "ab":
+            world.process(count, name)
+        asyncio.run(in_a_loop(world))
+    assert sorted(seen) == ["a0", "a1", "a2", "b0", "b1", "b2"] != seen
 
 
 def test_a_program_that_is_killed_can_start_again() -> None:

@@ -305,7 +305,6 @@ class Program(Process):
         self.error = self.result = None
         self._loop = loop = WorldLoop(surroundings.network, lambda: Pool(scheduler, 8, f"{self.name}-executor-"))
         try:
-            asyncio.set_event_loop(loop)
             self.result = loop.run_until_complete(self._function(*self._arguments))
             self._cancel_others(loop)
         except KilledError:
@@ -319,7 +318,6 @@ class Program(Process):
         else:
             surroundings.trace.note(self.name, "has ended")
         finally:
-            asyncio.set_event_loop(None)
             if not loop.is_running():
                 loop.close()
             surroundings.network.process_gone(scheduler.current.owner, silently=False)

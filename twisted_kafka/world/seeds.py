@@ -41,7 +41,7 @@ def run_test(world: World, test: Test) -> Outcome:
             world.drive(test(world))
             stuck = world.stuck_threads()
             if stuck:
-                raise AssertionError(f"threads wait for a lock: {', '.join(stuck)}")
+                raise AssertionError("threads wait for a lock:\n" + "\n".join(stuck))
             world.kafka.all()
     except Exception as failure:  # noqa: BLE001 the outcome has it
         error = failure

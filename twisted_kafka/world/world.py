@@ -22,6 +22,7 @@ from twisted_kafka.world.checking.history import History
 from twisted_kafka.world.checking.replicas import Replicas
 from twisted_kafka.world.checking.watch import Watch
 from twisted_kafka.world.faults import Budget, Fault, Injector, Numbers, make_plan
+from twisted_kafka.world.machine.loop import put_away
 from twisted_kafka.world.machine.network import Host, Network
 from twisted_kafka.world.machine.scheduler import FIRST_NS, Scheduler
 from twisted_kafka.world.machine.substitution import Substitution
@@ -87,6 +88,7 @@ class World:
         self.trace = trace = Trace(scheduler)
         trace.hide(str(self._directory), "DATA")
         self._network = network = Network(scheduler, self.seed, trace.note)
+        scheduler.driver.put_away = put_away
         scheduler.test.host = network.add_host("test", "10.2.0.1")
         self._surroundings = Surroundings(scheduler, network, trace, self._directory, self.seed)
         self._injector = Injector(network, trace, self._peers_of)

@@ -1,11 +1,13 @@
 """Threads take turns, time passes only in waits, and a seed decides the order."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from twisted_kafka.world.machine.primitives import BoundedSemaphore, Condition, Event, Lock, Pool, RLock, Thread, result_of
-from twisted_kafka.world.machine.scheduler import FIRST_NS, KilledError, Owner, Scheduler
+from twisted_kafka.world.machine.scheduler import FIRST_NS, KilledError, Owner, Scheduler, WorldStuckError
 
 
 @pytest.fixture
@@ -155,8 +157,37 @@ def test_a_thread_that_waits_for_a_lock_is_named(scheduler: Scheduler) -> None:
     lock.acquire()
     spawn(scheduler, lock.acquire)
     run(scheduler, 10)
-    assert scheduler.stuck(5 * 10**9) == ["process: thread"]
+    (found,) = scheduler.stuck(5 * 10**9)
+    assert found.startswith("process: thread\n")
+    assert "in acquire" in found
     assert scheduler.stuck(20 * 10**9) == []
+
+
+def test_a_thread_that_never_waits_is_named_with_its_stack(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.world.machine.scheduler.STUCK_REAL_S", 0.001)
+    lock = threading.Lock()
+    lock.acquire()
+
+    def compute_without_end() -> None:
+        while True:
+            pass
+
+    def wait_for_the_system() -> None:
+        lock.acquire()
+
+    for endless in (compute_without_end, wait_for_the_system):
+        before = {signal.SIGALRM: signal.signal(signal.SIGALRM, signal.SIG_DFL)}
+        end = scheduler.set_alarm()
+        try:
+            spawn(scheduler, endless)
+            with pytest.raises(
+                WorldStuckError, match=f"process computes without end in thread thread:\n(.|\n)*in {endless.__name__}"
+            ):
+                run(scheduler)
+        finally:
+            end()
+            assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+            signal.signal(signal.SIGALRM, before[signal.SIGALRM])
 
 
 def test_an_error_of_a_thread_ends_the_run(scheduler: Scheduler) -> None:

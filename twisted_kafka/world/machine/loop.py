@@ -6,6 +6,7 @@ numbers as hashes, so that sets of them have the same order in each run.
 
 import asyncio
 import selectors
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -106,6 +107,27 @@ class _Future(asyncio.Future[Any]):
         return self.number
 
 
+def put_away() -> Callable[[], object]:
+    """Take the state of asyncio out of the thread of the system, which all threads of a world share; return what restores it."""
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        return int
+    task = asyncio.current_task(loop)
+    hooks = sys.get_asyncgen_hooks()
+    if task is not None:
+        asyncio._leave_task(loop, task)
+    asyncio._set_running_loop(None)
+    sys.set_asyncgen_hooks(None, None)
+
+    def bring_back() -> None:
+        sys.set_asyncgen_hooks(*hooks)
+        asyncio._set_running_loop(loop)
+        if task is not None:
+            asyncio._enter_task(loop, task)
+
+    return bring_back
+
+
 class WorldLoop(asyncio.SelectorEventLoop):
     """The loop of one program."""
 
@@ -117,6 +139,15 @@ class WorldLoop(asyncio.SelectorEventLoop):
         super().__init__(_NetworkSelector(network))
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
         self.set_debug(False)
+
+    @override
+    def run_forever(self) -> None:
+        actor = self._network.scheduler.current
+        actor.put_away = put_away
+        try:
+            super().run_forever()
+        finally:
+            actor.put_away = None
 
     @override
     def time(self) -> float:

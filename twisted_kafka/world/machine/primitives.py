@@ -1,19 +1,15 @@
 """The locks, conditions, events and threads of a world: those of ``threading``, on a ``Scheduler``."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from twisted_kafka.world.machine.scheduler import Actor, KilledError, Scheduler
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-_start_thread: Final = threading.Thread.start
-"""The original: a world's guard replaces it."""
 
 
 def _timeout_ns(timeout_s: float | None) -> int | None:
@@ -284,11 +280,8 @@ class Thread:
     def start(self) -> None:
         if self._actor is not None:
             raise RuntimeError("threads can only be started once")
-        self._actor = self._scheduler.spawn(self.name, None, self._start_real, self.run)
+        self._actor = self._scheduler.spawn(self.name, self.run)
         self._actor.thread = self
-
-    def _start_real(self, body: Callable[[], None]) -> None:
-        _start_thread(threading.Thread(target=body, name=self.name, daemon=True))
 
     def run(self) -> None:
         if self._target is not None:

@@ -1,17 +1,27 @@
 """Virtual time, and threads of which exactly one runs: they change where they wait, and a seed decides who goes on.
 
-Each actor is a thread of the system that sleeps on a lock of its own, its baton, until its turn. Nothing depends on when the
-system would run it. Time is a number that advances to the next timer when every actor waits.
+Each actor is a greenlet. All of them share one thread of the system, so a fork copies them (``moments/``). Time is a number that
+advances to the next timer when every actor waits.
 """
 
 import heapq
-import sys
+import signal
+import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from random import Random
-from threading import Lock, get_ident
+from threading import get_ident
+from types import FrameType
 from typing import Any, Final
 from zlib import crc32
+
+from twisted_kafka.system.installation import install_command
+
+try:
+    from greenlet import GreenletExit, getcurrent, greenlet
+except ImportError as error:
+    raise ImportError(f"a world needs greenlet: {install_command('world')}") from error
 
 FIRST_NS: Final = 1_000_000_000_000
 """The monotonic time at which each world begins."""
@@ -19,7 +29,8 @@ FIRST_NS: Final = 1_000_000_000_000
 NEVER_NS: Final = 1 << 62
 
 STUCK_REAL_S: Final = 60.0
-"""A thread that has computed for so long without a wait is reported. It is real time: a loop without end passes no other."""
+"""A thread that has not waited for so long is reported, after twice the time at the latest. It is real time: a loop without end
+passes no other."""
 
 Callback = Callable[..., object]
 
@@ -65,16 +76,16 @@ class Actor:
     """One thread of the world."""
 
     __slots__ = (
-        "baton",
         "blocked_ns",
+        "flow",
         "has_ended",
-        "ident",
         "is_waiting",
         "is_woken",
         "joiners",
         "name",
         "number",
         "owner",
+        "put_away",
         "thread",
     )
 
@@ -82,14 +93,14 @@ class Actor:
         self.name = name
         self.number = number
         self.owner = owner
-        self.baton = Lock()
-        self.baton.acquire()
         self.is_waiting = False
         self.is_woken = False
         self.has_ended = False
-        self.ident = 0
         self.blocked_ns = 0
         """Since when it has waited for a lock; 0 if it does not."""
+        self.flow: greenlet
+        self.put_away: Callable[[], Callable[[], object]] | None = None
+        """Takes its state out of the thread of the system before another actor goes on, and returns a function that restores it."""
         self.thread: Any = None
         self.joiners: list[Actor] = []
 
@@ -113,23 +124,20 @@ class Scheduler:
         self._until_ns = NEVER_NS
         self._burier: Actor | None = None
         self._draw = self._random.random
-        self._by_ident: dict[int, Actor] = {}
+        self._alarmed_at = -1
+        self._ident = get_ident()
+        self._actors: dict[int, Actor] = {}
         self.test = Owner("test")
         self.driver = self.current = self._make_actor("test", self.test)
-        self.adopt(self.driver)
+        self.driver.flow = getcurrent()
 
     # Actors
 
     def _make_actor(self, name: str, owner: Owner) -> Actor:
         actor = Actor(name, self._actor_number, owner)
         self._actor_number += 1
-        owner.actors[actor.number] = actor
+        self._actors[actor.number] = owner.actors[actor.number] = actor
         return actor
-
-    def adopt(self, actor: Actor) -> None:
-        """Note that the calling thread of the system is this actor's."""
-        actor.ident = get_ident()
-        self._by_ident[actor.ident] = actor
 
     def spawn_for(self, owner: Owner, start: Callable[[], object]) -> None:
         """Call ``start`` so that the threads it makes belong to another process."""
@@ -141,50 +149,38 @@ class Scheduler:
             me.owner = before
 
     def actor_here(self) -> Actor | None:
-        """Return the actor of the calling thread; None for a thread outside the world."""
-        return self._by_ident.get(get_ident())
+        """Return the current actor; None on a thread outside the world."""
+        return self.current if get_ident() == self._ident else None
 
     def is_inside(self) -> bool:
-        """Return whether the calling thread belongs to the world."""
-        return get_ident() in self._by_ident
+        """Return whether the calling thread is the world's."""
+        return get_ident() == self._ident
 
-    def spawn(
-        self, name: str, owner: Owner | None, start: Callable[[Callable[[], None]], object], run: Callable[[], None]
-    ) -> Actor:
-        """Make an actor of ``owner``, by default the current process, which calls ``run`` when its turn comes.
-
-        ``start`` starts a thread of the system with the function that it is given.
-        """
-        owner = self.current.owner if owner is None else owner
+    def spawn(self, name: str, run: Callable[[], None]) -> Actor:
+        """Make an actor of the current process, which calls ``run`` when its turn comes."""
         self.check_alive()
-        actor = self._make_actor(name, owner)
-
-        def body() -> None:
-            self.adopt(actor)
-            actor.baton.acquire()
-            try:
-                if not owner.is_dead:
-                    run()
-            except KilledError:
-                pass
-            except BaseException as error:  # noqa: BLE001 the driver raises it
-                self.failure = self.failure or error
-            finally:
-                self._end(actor)
-
-        start(body)
+        actor = self._make_actor(name, self.current.owner)
+        actor.flow = greenlet(partial(self._live, actor, run), self.driver.flow)
         self.make_ready(actor)
         return actor
 
-    def _end(self, actor: Actor) -> None:
+    def _live(self, actor: Actor, run: Callable[[], None]) -> None:
+        try:
+            if not actor.owner.is_dead:
+                run()
+        except GreenletExit:
+            return  # nobody has the world any more
+        except KilledError:
+            pass
+        except BaseException as error:  # noqa: BLE001 the driver raises it
+            self.failure = self.failure or error
         actor.has_ended = True
-        del self._by_ident[actor.ident]
+        del self._actors[actor.number]
         del actor.owner.actors[actor.number]
         for each in actor.joiners:
             self.wake(each)
-        following = self._choose()
-        self.current = following
-        following.baton.release()
+        self.current = self._choose()
+        # The end of a greenlet returns to its parent, the driver's, which lets the current actor go on.
 
     def make_ready(self, actor: Actor) -> None:
         """Let an actor go on when its turn comes."""
@@ -243,14 +239,19 @@ class Scheduler:
     def _switch(self, me: Actor) -> None:
         following = self._choose()
         if following is not me:
-            self.current = following
-            following.baton.release()
-            if me is self.driver:
-                self._await_turn(me)
-            else:
-                me.baton.acquire()
+            self._go_on_with(following, me)
         if me.owner.is_dead:
             raise KilledError
+
+    def _go_on_with(self, following: Actor, me: Actor) -> None:
+        """Let another actor go on; return when it is the turn of ``me`` again."""
+        bring_back = None if me.put_away is None else me.put_away()
+        self.current = following
+        following.flow.switch()
+        while self.current is not me:  # an actor has ended: only the driver gets here
+            self.current.flow.switch()
+        if bring_back is not None:
+            bring_back()
 
     def _choose(self) -> Actor:
         if self._burier is not None:
@@ -302,25 +303,43 @@ class Scheduler:
             failure, self.failure = self.failure, None
             raise failure
 
-    def _await_turn(self, me: Actor) -> None:
-        while True:
-            before = self.switches
-            if me.baton.acquire(timeout=STUCK_REAL_S):
-                return
-            if self.switches == before:
-                raise WorldStuckError(f"{self.current.owner.name} computes without end in {self.stack_of(self.current)}")
+    def set_alarm(self) -> Callable[[], object]:
+        """Look for threads that compute without end, or wait for a lock of the system; return a function that ends that.
 
-    def stack_of(self, actor: Actor) -> str:
-        """Return the stack of an actor's thread as text."""
-        frame = sys._current_frames().get(actor.ident)
-        lines: Iterable[str] = traceback.format_stack(frame) if frame is not None else ["(no stack)\n"]
-        return f"thread {actor.name}:\n{''.join(lines)}"
+        Only the main thread of the system can do it: it gets the signals.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return int
+        is_free = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # pytest-timeout uses it, say
+        number, timer = (signal.SIGALRM, signal.ITIMER_REAL) if is_free else (signal.SIGVTALRM, signal.ITIMER_VIRTUAL)
+        before = signal.signal(number, lambda _, frame: self._alarm(frame))
+        signal.setitimer(timer, STUCK_REAL_S, STUCK_REAL_S)
+
+        def end() -> None:
+            signal.setitimer(timer, 0)
+            signal.signal(number, before)
+
+        return end
+
+    def _alarm(self, frame: FrameType | None) -> None:
+        """End the run if the current thread has not waited since the last alarm; ``frame`` is the executed one."""
+        me = self.current
+        if me is self.driver or self.switches != self._alarmed_at:
+            self._alarmed_at = self.switches
+            return
+        stack = "".join(traceback.format_stack(frame))
+        self.failure = WorldStuckError(f"{me.owner.name} computes without end in thread {me.name}:\n{stack}")
+        raise KilledError
 
     def stuck(self, longer_than_ns: int) -> list[str]:
-        """Return the names of threads that have waited for a lock for so long, in processes that run."""
+        """Return the threads that have waited for a lock for so long, in processes that run: names and stacks."""
         since_ns = self.now_ns - longer_than_ns
-        found = [each for each in self._by_ident.values() if each.blocked_ns and each.blocked_ns <= since_ns]
-        return [f"{each.owner.name}: {each.name}" for each in found if not each.owner.is_dead and not each.owner.is_paused]
+        found = [each for each in self._actors.values() if each.blocked_ns and each.blocked_ns <= since_ns]
+        return [
+            f"{each.owner.name}: {each.name}\n{''.join(traceback.format_stack(each.flow.gr_frame))}"
+            for each in found
+            if not each.owner.is_dead and not each.owner.is_paused
+        ]
 
     # Processes
 
@@ -335,11 +354,7 @@ class Scheduler:
             while owner.actors:
                 dying = next(iter(owner.actors.values()))
                 dying.is_waiting = False
-                self.current = dying
-                dying.baton.release()
-                if not me.baton.acquire(timeout=STUCK_REAL_S):
-                    raise WorldStuckError(f"{owner.name} does not end when it is killed: {self.stack_of(dying)}")
-                self.current = me
+                self._go_on_with(dying, me)
         finally:
             self._burier = burier
 

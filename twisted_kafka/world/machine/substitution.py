@@ -68,6 +68,7 @@ class Substitution:
         self._bytes = Random(f"bytes {seed}")
         self._program = Random(f"programs {seed}")
         self._random_state: Any = None
+        self._end_alarm: Callable[[], object] = int
 
     def enter(self) -> None:
         """Replace everything. Raises RuntimeError if another world exists."""
@@ -85,6 +86,7 @@ class Substitution:
         for owner, name, function in guards(self._scheduler):
             self._replace(owner, name, function)
         self._guard()
+        self._end_alarm = self._scheduler.set_alarm()
 
     def _replace_bound_names(self) -> None:
         """Replace dates, and functions of time and chance in modules that have bound their names."""
@@ -96,6 +98,7 @@ class Substitution:
 
     def leave(self) -> None:
         """Undo ``enter``."""
+        self._end_alarm()
         while self._replaced:
             owner, name, value = self._replaced.pop()
             if value is _MISSING:
