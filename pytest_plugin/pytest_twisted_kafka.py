@@ -16,6 +16,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafka", "worlds of Kafka")
     group.addoption("--kafka-seed", type=int, metavar="N", help="run each test with the marker kafka_world in this world only")
     group.addoption("--kafka-faults", metavar="N,N", help="let only these faults of the seed's plan happen; none: no fault")
+    group.addoption(
+        "--kafka-at", type=float, metavar="SECONDS", help="with --kafka-seed: open a prompt in the world at this virtual moment"
+    )
     group.addoption("--kafka-trace", metavar="FILE", help="write the events of the failed world, or of --kafka-seed, to a file")
 
 

@@ -7,7 +7,8 @@ does nothing to the parent.
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from twisted_kafka.system import machine
@@ -39,8 +40,24 @@ def never_finalize(resource: object) -> None:
 _kept: Final[list[object]] = []
 
 
+@contextmanager
+def whole_copies() -> Iterator[None]:
+    """Let a process that is forked meanwhile keep everything: no other process uses it at the same time."""
+    global _is_whole
+    _is_whole = True
+    try:
+        yield
+    finally:
+        _is_whole = False
+
+
+_is_whole = False
+
+
 def _in_child() -> None:
     global _lock
+    if _is_whole:
+        return
     _lock = machine.Lock()  # another thread of the parent may have held it
     for resource, close in list(_closers.items()):
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
+    from twisted_kafka.world.seeds import Outcome
     from twisted_kafka.world.world import World
 
 _MARKER: Final = "kafka_world"
@@ -74,7 +75,7 @@ def _run_seeds(item: pytest.Function, marked: _Marked) -> None:
     from twisted_kafka.world.seeds import SeedFailedError, report, run_test, shrink
     from twisted_kafka.world.world import World
 
-    chosen, faults, trace = _options(item.config)
+    chosen, faults, trace, at_s = _options(item.config)
     others = {name: value for name, value in item.funcargs.items() if name in inspect.signature(item.obj).parameters}
 
     def test(world: "World") -> Any:
@@ -86,12 +87,13 @@ def _run_seeds(item: pytest.Function, marked: _Marked) -> None:
             return World(seed, marked.brokers, marked.settings, pause_share=marked.pause_share, only_faults=kept)
 
         try:
-            outcome = run_test(make_world(faults), test)
+            made = make_world(faults)
         except ValueError as error:
             pytest.fail(f"the world of this test: {error}", pytrace=False)
+        outcome = run_test(made, test) if at_s is None else _visit(item.config, made, test, at_s)
         if isinstance(outcome.error, (ConfigError, StartError)):
             pytest.fail(f"the world of this test: {outcome.error}", pytrace=False)
-        if outcome.error is not None and faults is None:
+        if outcome.error is not None and faults is None and at_s is None:
             outcome = shrink(make_world, test, outcome)
         if trace is not None and (outcome.error is not None or chosen is not None):
             outcome.world.trace.write(trace)
@@ -99,8 +101,29 @@ def _run_seeds(item: pytest.Function, marked: _Marked) -> None:
             raise SeedFailedError(report(outcome, name=item.name)) from outcome.error
 
 
-def _options(config: pytest.Config) -> tuple[int | None, Collection[int] | None, Path | None]:
-    """Return the seed, the numbers of faults and the file for the trace that the command line names."""
+def _visit(config: pytest.Config, world: "World", test: Any, at_s: float) -> "Outcome":
+    """Run a test, and talk to the user of the terminal at a moment of it."""
+    from twisted_kafka.world.moments.copies import Moments
+    from twisted_kafka.world.moments.prompt import talk
+    from twisted_kafka.world.seeds import run_test
+
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    config.hook.pytest_enter_pdb(config=config, pdb=None)  # plug-ins that end a test after some time wait for the user
+    if capture is not None:
+        capture.suspend_global_capture(in_=True)
+    moments = Moments(talk)
+    try:
+        outcome = run_test(world, test, moments)
+        moments.visit(at_s)
+        return outcome
+    finally:
+        moments.close()
+        if capture is not None:
+            capture.resume_global_capture()
+
+
+def _options(config: pytest.Config) -> tuple[int | None, Collection[int] | None, Path | None, float | None]:
+    """Return the seed, the numbers of faults, the file for the trace and the moment that the command line names."""
     seed = config.getoption("--kafka-seed", default=None)
     faults = config.getoption("--kafka-faults", default=None)
     trace = config.getoption("--kafka-trace", default=None)
@@ -112,4 +135,9 @@ def _options(config: pytest.Config) -> tuple[int | None, Collection[int] | None,
             raise pytest.UsageError(f"--kafka-faults={faults}: expected numbers, as in 0,3, or none") from None
         if seed is None:
             raise pytest.UsageError("--kafka-faults needs --kafka-seed: the numbers are those of its plan")
-    return seed, kept, None if trace is None else Path(trace)
+    at_s: float | None = config.getoption("--kafka-at", default=None)
+    if at_s is not None and seed is None:
+        raise pytest.UsageError("--kafka-at needs --kafka-seed: each world has moments of its own")
+    if at_s is not None and hasattr(config, "workerinput"):
+        raise pytest.UsageError("--kafka-at needs a terminal, which workers of pytest-xdist do not have: add -n 0")
+    return seed, kept, None if trace is None else Path(trace), at_s

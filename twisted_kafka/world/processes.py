@@ -71,6 +71,11 @@ class Process:
         return self._life is not None and not self._life.is_dead and bool(self._life.actors)
 
     @property
+    def state(self) -> str:
+        """Whether it runs, in words."""
+        return "down" if not self.is_running else "paused" if self.is_paused else "runs"
+
+    @property
     def is_paused(self) -> bool:
         """Whether ``pause`` holds it."""
         return self._life is not None and self._life.is_paused

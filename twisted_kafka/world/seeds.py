@@ -1,10 +1,12 @@
 """Runs a test in many worlds, and shrinks the faults of one in which it fails."""
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.world.faults import Fault
+from twisted_kafka.world.moments.copies import Moments
 from twisted_kafka.world.world import World
 
 MAX_SHRINKS: Final = 60
@@ -33,11 +35,14 @@ class SeedFailedError(AssertionError):
     """A test failed in a world. The message says how to repeat that."""
 
 
-def run_test(world: World, test: Test) -> Outcome:
-    """Open the world, run the test, look for stuck threads and broken promises, and close the world."""
+def run_test(world: World, test: Test, moments: Moments | None = None) -> Outcome:
+    """Open the world, run the test, look for stuck threads and broken promises, and close the world.
+
+    Then ``moments`` can be visited.
+    """
     error: BaseException | None = None
     try:
-        with world:
+        with world, nullcontext() if moments is None else moments.along(world):
             world.drive(test(world))
             stuck = world.stuck_threads()
             if stuck:
@@ -80,6 +85,7 @@ def report(outcome: Outcome, *, name: str) -> str:
         [
             f"{name} fails in the world of seed {world.seed}: {type(outcome.error).__name__}: {outcome.error}",
             f"To repeat it: pytest --kafka-seed={world.seed} --kafka-faults={numbers or 'none'}",
+            "To look at its brokers and logs at a moment: add --kafka-at=SECONDS",
             "The faults that it needs:",
             *faults,
             f"The last of {world.trace.count} events (all: --kafka-trace=FILE), in virtual seconds:",

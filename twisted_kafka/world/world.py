@@ -177,6 +177,20 @@ class World:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
+    # Copies
+
+    @property
+    def directory(self) -> Path:
+        """Where all processes of an open world have their files."""
+        return self._directory
+
+    def moved(self, inodes: Mapping[int, int]) -> None:
+        """Go on in a forked process, whose files are copies with these inodes for the old ones."""
+        for each in self.brokers:
+            if each.disk is not None:
+                each.disk.moved(inodes)
+        self._scheduler.set_alarm()
+
     # Running
 
     @property
@@ -222,6 +236,10 @@ class World:
             scheduler.run(max(at_ns, scheduler.now_ns))
             act()
         scheduler.run(until_ns)
+
+    def at(self, moment_s: float, act: Callable[[], object]) -> None:
+        """Call ``act`` at a moment of the runs to come, in virtual seconds since the world began; at once if it has passed."""
+        self._at(FIRST_NS + int(moment_s * 1e9), act)
 
     def _at(self, at_ns: int, act: Callable[[], object]) -> None:
         self._agenda_number += 1
@@ -302,6 +320,10 @@ class World:
     def stuck_threads(self, *, seconds: float = 60.0) -> list[str]:
         """Return the threads of running processes that have waited for a lock for ``seconds`` of virtual time."""
         return self._scheduler.stuck(int(seconds * 1e9))
+
+    def stacks(self, name: str) -> str:
+        """Return the stacks of the threads of a process."""
+        return self._scheduler.stacks(name)
 
     def drive(self, test: Coroutine[Any, Any, T]) -> T:
         """Run a test's coroutine to its end and return its result. It may await only the methods of this world."""

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.world.hours.runs import run, smallest
+from twisted_kafka.world.moments.copies import Moments
+from twisted_kafka.world.moments.prompt import talk
 from twisted_kafka.world.seeds import report
 
 RUN_S = 120.0
@@ -75,6 +77,18 @@ def summary(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def visit(seed: int, virtual_s: float, at_s: float) -> int:
+    """Run a seed, and talk to the user at a moment of it."""
+    moments = Moments(talk)
+    outcome = run(seed, virtual_s, moments=moments)
+    print(f"{outcome.world.now_s:.6f} s, {outcome.error}")
+    try:
+        moments.visit(at_s)
+    finally:
+        moments.close()
+    return int(outcome.error is not None)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.world.hours")
     parser.add_argument("--minutes", type=float, default=10.0, help="real time after which no further seed begins")
@@ -82,7 +96,10 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("build/world/results.jsonl"))
     parser.add_argument("--virtual-seconds", type=float, default=RUN_S)
     parser.add_argument("--seed", type=int, help="run this seed only, print its trace, and write no result")
+    parser.add_argument("--at", type=float, help="with --seed: open a prompt in the world at this virtual second")
     arguments = parser.parse_args()
+    if arguments.at is not None and arguments.seed is not None:
+        return visit(arguments.seed, arguments.virtual_seconds, arguments.at)
     if arguments.seed is not None:
         outcome = run(arguments.seed, arguments.virtual_seconds)
         print(outcome.world.trace.text(), outcome.world.trace.digest, outcome.error)

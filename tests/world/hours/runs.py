@@ -7,6 +7,7 @@ from typing import Any, Final
 from tests.world.hours.load import PROGRAMS, keep, make_topics
 from twisted_kafka.world import World
 from twisted_kafka.world.faults import Numbers
+from twisted_kafka.world.moments.copies import Moments
 from twisted_kafka.world.seeds import Outcome, run_test, shrink
 
 BROKERS: Final = 3
@@ -62,9 +63,9 @@ def make_test(virtual_s: float) -> Any:
     return test
 
 
-def run(seed: int, virtual_s: float, kept: Collection[int] | None = None) -> Outcome:
+def run(seed: int, virtual_s: float, kept: Collection[int] | None = None, moments: Moments | None = None) -> Outcome:
     """Run the world of a seed."""
-    return run_test(make_world(seed, kept), make_test(virtual_s))
+    return run_test(make_world(seed, kept), make_test(virtual_s), moments)
 
 
 def smallest(failed: Outcome, virtual_s: float) -> Outcome:

@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -56,6 +56,11 @@ class Disk:
     def lose_power(self, target: Path) -> None:
         """Write what a power failure leaves to a new directory."""
         self._tree.lose_power(target)
+
+    def moved(self, inodes: Mapping[int, int]) -> None:
+        """Note that a copy has taken the place of all files, with these inodes for the old ones."""
+        self._tree.moved(inodes)
+        self.bad = {(inodes[old], block) for old, block in self.bad if old in inodes}
 
     # Troubles
 

@@ -9,7 +9,7 @@
 import itertools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -23,7 +23,8 @@ NAMES_NS: Final = 30_000_000_000
 class File:
     """A file, whatever its names are. ``link`` is a name that nobody removes."""
 
-    def __init__(self, link: Path) -> None:
+    def __init__(self, inode: int, link: Path) -> None:
+        self.inode = inode
         self.link = link
         self.durable = b""
 
@@ -108,6 +109,7 @@ class DurableTree:
         self._is_always_durable = is_always_durable
         self._links = self.root.with_name(f"{self.root.name}.links")
         self._loses_all = self._keeps_files = False
+        self._linked = 0
         self._nodes: dict[int, Node] = {}
         self.settle()
 
@@ -153,19 +155,27 @@ class DurableTree:
         inode = entry.inode()
         node = self._nodes.get(inode)
         if not isinstance(node, File):
-            node = self._nodes[inode] = File(self._links / str(inode))
+            self._linked += 1
+            node = self._nodes[inode] = File(inode, self._links / str(self._linked))
             os.link(entry.path, node.link)
         return node
 
     def _drop(self, files: set[File]) -> None:
         """Forget files without a name."""
         for file in files:
-            del self._nodes[int(file.link.name)]
+            del self._nodes[file.inode]
             file.link.unlink()
 
     def _notice_all(self) -> None:
         for path, _, _ in os.walk(self.root):
             self.notice(path)
+
+    def moved(self, inodes: Mapping[int, int]) -> None:
+        """Note that a copy has taken the place of everything, with these inodes for the old ones."""
+        self._nodes = {inodes[old]: node for old, node in self._nodes.items() if old in inodes}
+        for inode, node in self._nodes.items():
+            if isinstance(node, File):
+                node.inode = inode
 
     # Changes
 

@@ -335,11 +335,11 @@ class Scheduler:
         """Return the threads that have waited for a lock for so long, in processes that run: names and stacks."""
         since_ns = self.now_ns - longer_than_ns
         found = [each for each in self._actors.values() if each.blocked_ns and each.blocked_ns <= since_ns]
-        return [
-            f"{each.owner.name}: {each.name}\n{''.join(traceback.format_stack(each.flow.gr_frame))}"
-            for each in found
-            if not each.owner.is_dead and not each.owner.is_paused
-        ]
+        return [_stack_of(each) for each in found if not each.owner.is_dead and not each.owner.is_paused]
+
+    def stacks(self, name: str) -> str:
+        """Return the stacks of the threads of the process with a name, all of which wait."""
+        return "\n".join([_stack_of(each) for each in self._actors.values() if each.owner.name == name and each is not self.driver])
 
     # Processes
 
@@ -370,3 +370,9 @@ class Scheduler:
         owner.is_paused = False
         self._ready += owner.held
         owner.held.clear()
+
+
+def _stack_of(actor: Actor) -> str:
+    """Return the name of a waiting thread, and its stack."""
+    stack = [] if actor.flow.gr_frame is None else traceback.format_stack(actor.flow.gr_frame)
+    return f"{actor.owner.name}: {actor.name}\n{''.join(stack)}"
