@@ -1,6 +1,6 @@
 """Score the report's findings on days with incidents that the detectors were not made for, and on quiet days.
 
-    python -m benchmarks.unseen.score [--seeds 24] [--first 0] [--incidents 9] [--only SHAPE ...] [--fresh] [--quiet] [--verbose]
+    python -m benchmarks.unseen.score [--seeds 24] [--first 0] [--incidents 9] [--of SET] [--only SHAPE ...] [--quiet] [--verbose]
 
 The seed chooses the size of the cluster, the log's format and the load of the day. An incident is named if one finding has who,
 where and when. Lines are folded and searched in this process, by the code that reports on a small log.
@@ -22,7 +22,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.unseen import shapes, shapes_of_clients, shapes_of_quiet, shapes_of_runbooks
+from benchmarks.unseen import (
+    shapes,
+    shapes_of_calm,
+    shapes_of_clients,
+    shapes_of_forums,
+    shapes_of_practice,
+    shapes_of_quiet,
+    shapes_of_runbooks,
+)
 from benchmarks.unseen.expected import Expected, NoTargetError, Plan
 from benchmarks.unseen.world import DAY_S, Day, Request, quiet
 from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
@@ -37,8 +45,21 @@ SIZES = (3, 1, 12, 3, 60)
 # The request log of Kafka does not say which broker it is of: each broker has its own.
 FORMATS = ("own", "kafka", "own", "kafka-json")
 LOADS = ("plain", "office", "flat", "growth", "weekend")
-SHAPES = {each.__name__: each for each in (*shapes.SHAPES, *shapes_of_clients.SHAPES)}
-FRESH_SHAPES = {each.__name__: each for each in shapes_of_runbooks.SHAPES}
+LATEST = (*shapes_of_practice.SHAPES, *shapes_of_forums.SHAPES)
+# Chosen before any day was scored. Nobody looks at why one of these is missed, so that they stand for incidents of no description.
+HELD_OUT = tuple(random.Random(20260414).sample(sorted(LATEST, key=lambda each: each.__name__), 12))
+SETS = {
+    "first": (*shapes.SHAPES, *shapes_of_clients.SHAPES),
+    "runbooks": shapes_of_runbooks.SHAPES,
+    "latest": tuple(each for each in LATEST if each not in HELD_OUT),
+    "held-out": HELD_OUT,
+}
+QUIET_SETS = {
+    "first": shapes_of_quiet.SHAPES,
+    "runbooks": shapes_of_quiet.MORE_SHAPES,
+    "latest": shapes_of_calm.SHAPES,
+    "held-out": shapes_of_calm.SHAPES,
+}
 TOLERANCE_S = 12 * 60
 _TICK_S = 600
 
@@ -57,11 +78,11 @@ def findings_of(cells: pa.Table) -> list[Finding]:
 
 
 def kept(
-    seed: int, incidents: int, only: list[str] | None, directory: Path | None, fresh: bool = False
+    seed: int, incidents: int, only: list[str] | None, directory: Path | None, of: str = "first"
 ) -> tuple[str, list[Expected], pa.Table]:
     """Return the name of a day, its incidents and its cells, which an earlier run may have kept in a directory."""
-    path = None if directory is None else directory / f"{'fresh-' * fresh}{seed}-{incidents}.pickle"
-    day, planted = make_day(seed, incidents, only, fresh)
+    path = None if directory is None else directory / f"{of}-{seed}-{incidents}.pickle"
+    day, planted = make_day(seed, incidents, only, of)
     if path is not None and path.exists():
         name, cells = pickle.loads(zlib.decompress(path.read_bytes()))
         return name, planted, cells
@@ -79,7 +100,7 @@ def in_log_order(requests: Iterable[Request]) -> list[Request]:
     return sorted((each for each in requests if 0 <= each.at < DAY_S), key=lambda each: each.at)
 
 
-def make_day(seed: int, incidents: int, only: list[str] | None, fresh: bool = False) -> tuple[Day, list[Expected]]:
+def make_day(seed: int, incidents: int, only: list[str] | None, of: str = "first") -> tuple[Day, list[Expected]]:
     """Return the day of a seed, with some incidents planted."""
     draw = random.Random(seed)
     day = quiet(
@@ -88,16 +109,16 @@ def make_day(seed: int, incidents: int, only: list[str] | None, fresh: bool = Fa
         LOADS[seed // 2 % 4] if incidents else LOADS[seed % len(LOADS)],
     )
     if not incidents:
-        shapes_of_quiet.plant(day, seed, shapes_of_quiet.MORE_SHAPES if fresh else shapes_of_quiet.SHAPES)
+        shapes_of_quiet.plant(day, seed, QUIET_SETS[of])
         return day, []
     plan, planted = Plan(day, draw), list[Expected]()
-    known = FRESH_SHAPES if fresh else SHAPES
+    known = {each.__name__: each for each in SETS[of]}
     wanted = draw.sample(sorted(only or known), len(only or known))
     for name in wanted:
         if len(planted) == incidents:
             break
         try:
-            planted.append((SHAPES | FRESH_SHAPES)[name](plan))
+            planted.append(known[name](plan))
         except NoTargetError:
             continue
     return day, planted
@@ -206,14 +227,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--incidents", type=int, default=8, help="in a day")
     parser.add_argument("--only", nargs="*", help="plant only these")
-    parser.add_argument("--fresh", action="store_true", help="plant the shapes of shapes_of_runbooks")
+    parser.add_argument("--of", choices=SETS, default="first", help="plant the shapes of this set")
     parser.add_argument("--quiet", action="store_true", help="plant nothing that is wrong")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--keep", type=Path, help="directory that keeps the cells of days")
     options = parser.parse_args()
     score, started = Score(options.verbose), time.process_time()
     for seed in range(options.first, options.first + options.seeds):
-        name, planted, cells = kept(seed, 0 if options.quiet else options.incidents, options.only, options.keep, options.fresh)
+        name, planted, cells = kept(seed, 0 if options.quiet else options.incidents, options.only, options.keep, options.of)
         found = findings_of(cells)
         print(f"{name}, {len(found)} findings", flush=True)
         score.add(planted, found)

@@ -74,6 +74,7 @@ class Request:
     response_queue_us: int = 30
     send_us: int = 40
     port: int = 0
+    listener: str = "CLIENTS"
     denied: tuple[str, str, str] | None = None
     """Type and name of a resource, and the operation that was refused."""
 

@@ -63,7 +63,7 @@ def _own(request: Request, connection: str, sequence: int) -> Body:
         "v": 2,
         "time": _at(request.at).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "node": request.node,
-        "listener": "CLIENTS",
+        "listener": request.listener,
         "protocol": "PLAINTEXT" if client.principal == "User:ANONYMOUS" else "SASL_SSL",
         "connection": connection,
         "principal": client.principal,
@@ -161,7 +161,7 @@ def _kafka(request: Request, connection: str, number: int) -> Body:
         "sendTimeMs": request.send_us / 1000,
         "securityProtocol": "PLAINTEXT" if client.principal == "User:ANONYMOUS" else "SASL_SSL",
         "principal": client.principal,
-        "listener": "CLIENTS",
+        "listener": request.listener,
         "clientInformation": {"softwareName": client.software, "softwareVersion": client.software_version},
     }
 
