@@ -57,7 +57,7 @@ class Timer:
         self._ticks: dict[int, dict[TimerEntry, None]] = {}
         self._order: list[int] = []
         self._most_ticks = MIN_TICKS
-        """With more ticks, those that are empty are dropped."""
+        """With more ticks, the empty ticks are dropped."""
         self._thread: machine.Thread | None = None
         self._stopped = False
         self._waiting_for: int | None = None

@@ -111,7 +111,7 @@ class ForSomeTime(Generic[_T]):
         self._kept: OrderedDict[str, tuple[int, _T]] = OrderedDict()
 
     def get(self, viewer: KafkaPrincipal, make: Callable[[], _T]) -> _T:
-        """Return the kept result if it is not too old, otherwise the result of ``make``; raises what ``make`` raises."""
+        """Return the kept result if it is not too old, otherwise the result of ``make``, whose errors it raises."""
         key, now_ns = str(viewer), self._clock.monotonic_ns()
         with self._lock:
             known = self._kept.get(key)

@@ -142,7 +142,8 @@ class ControllerContext:
 
     def set_topic_id(self, topic: str, topic_id: bytes) -> None:
         """Set the topic's id."""
-        self._forget_topic_id(topic)
+        if topic in self._topic_ids:
+            self._forget_topic_id(topic)
         self._topic_ids[topic] = topic_id
         self._topic_names[topic_id] = topic
 

@@ -117,14 +117,12 @@ class PartitionStateMachine:
         if not chosen:
             return
         topics = {each.topic for each in chosen}
-        parents = [_parent(topic) for topic in topics if not self._has_leader(topic)]
+        known, partitions_of = self._context.leaderships, self._context.partitions
+        parents = [_parent(topic) for topic in topics if not any(partition in known for partition in partitions_of(topic))]
         # A new partition seldom has a node already: its state is written first, and read only if that fails.
         left = self._create(chosen, self._missing(sorted(parents)).union(map(znodes.partition_path, chosen)))
         if left:
             self._create_the_rest(left)
-
-    def _has_leader(self, topic: str) -> bool:
-        return any(partition in self._context.leaderships for partition in self._context.partitions(topic))
 
     def _missing(self, paths: Sequence[str]) -> set[str]:
         return {path for path, found in zip(paths, self._store.get_many(paths), strict=True) if found is None}

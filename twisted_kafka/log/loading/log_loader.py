@@ -236,7 +236,7 @@ class LogLoader:
         return split_closed(sorted(segments, key=lambda segment: segment.base_offset), self._new_piece)
 
     def _scan(self) -> "dict[str, os.DirEntry[str]]":
-        """Return the files of the directory, which is created if missing, without those that no broker has written."""
+        """Return the files of the directory whose names a broker may have written. The directory is created if it is missing."""
         try:
             with os.scandir(self._directory) as entries:
                 found = {entry.name: entry for entry in entries if entry.is_file()}
