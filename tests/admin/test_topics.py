@@ -316,6 +316,7 @@ def test_more_partitions_continue_the_round(topics: Topics) -> None:
         (NewPartitions("nope", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (NewPartitions("", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (NewPartitions("a/b", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (NewPartitions("t/partitions/0/state", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (NewPartitions("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION),
         (NewPartitions("t", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewPartitions("t", 4, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -329,6 +330,15 @@ def test_growth_that_is_refused(topics: Topics, order: NewPartitions, error: Err
     topics.create(NewTopic("t", 2, 1))
     assert errors(topics.grow(order)) == [error]
     assert topics.cluster.brokers.cache.partition_count("t") == 2
+
+
+def test_a_topic_whose_node_is_damaged_keeps_no_other_from_growing(topics: Topics) -> None:
+    for name in ("t", "u", "v"):
+        topics.create(NewTopic(name, 1, 1))
+    topics.cluster.store.set(znodes.topic_path("t"), b"damaged")
+    topics.cluster.store.set(znodes.topic_path("u"), TopicNode(partitions={1: [1]}, topic_id=b"u" * 16).encode())
+    orders = [NewPartitions(name, 2) for name in ("t", "u", "v")]
+    assert errors(topics.grow(*orders)) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, 0]
 
 
 def test_growth_named_twice_or_only_checked(topics: Topics) -> None:

@@ -37,6 +37,7 @@ from twisted_kafka.metadata.store import (
     Stat,
     StoreError,
 )
+from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigNode, TopicNode
 from twisted_kafka.protocol.compiler.types import NO_UUID, random_uuid
 from twisted_kafka.protocol.errors import (
@@ -362,9 +363,15 @@ class TopicManager:
 
     def _grown(self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None) -> tuple[Operation, int]:
         """Return the change of the topic's node, and the number of new partitions; raises a KafkaError."""
-        if found is None or self._controller.is_to_be_deleted(topic.name):
+        # With a slash in its name, the path is that of another node.
+        if found is None or name_error(topic.name) is not None or self._controller.is_to_be_deleted(topic.name):
             raise UnknownTopicOrPartitionError(f"The topic '{topic.name}' does not exist.")
-        node = TopicNode.decode(found[0])
+        try:
+            node = TopicNode.decode(found[0])
+        except BadNodeError as error:
+            raise UnknownServerError(f"The node of topic '{topic.name}' is damaged: {error}") from error
+        if 0 not in node.partitions:
+            raise UnknownServerError(f"The node of topic '{topic.name}' has no partition 0")
         if node.adding_replicas or node.removing_replicas:
             raise ReassignmentInProgressError(f"A reassignment of topic '{topic.name}' is in progress")
         before = len(node.partitions)
