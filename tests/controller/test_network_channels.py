@@ -19,8 +19,10 @@ from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
+    UpdateMetadataTopicState,
 )
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
@@ -199,6 +201,33 @@ def test_a_broker_that_never_answers_is_told_anew(world: World, monkeypatch: pyt
     assert not world.sent
     world.order(2, 5)
     assert world.take()[:2] == (2, 5)
+
+
+def test_a_broker_that_never_answers_holds_no_more_states_than_it_may(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request has the states of any number of partitions."""
+    monkeypatch.setattr(network_channels, "MAX_QUEUED_STATES", 100)
+    told: list[int] = []
+    world.channels.set_overflow_listener(told.append)
+
+    def send(partitions: int) -> None:
+        states = [UpdateMetadataPartitionState(partition_index=index) for index in range(partitions)]
+        world.channels.send(
+            2, UpdateMetadataRequest(topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=states)]), None
+        )
+
+    send(1)  # in flight
+    for _ in range(10):
+        send(10)
+    assert not told
+    send(10)
+    assert told == [2]
+    for _ in range(4):
+        send(1_000)  # the whole state of a large cluster, more than once
+    assert told == [2]
+    send(1)
+    assert told == [2, 2]
+    send(1)
+    assert told == [2, 2]
 
 
 def test_the_metrics_are_kafkas(world: World) -> None:

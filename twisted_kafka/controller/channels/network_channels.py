@@ -33,6 +33,13 @@ RETRY_BACKOFF_MS: Final = 100
 MAX_QUEUED: Final = 10_000
 """Most requests that wait for one broker. Beyond it, all are dropped, and the broker gets the whole state again."""
 
+MAX_QUEUED_STATES: Final = 200_000
+"""Most states of partitions in these requests, each about half a kilobyte, unless a few requests have more: what the broker gets
+in place of them has the states of all partitions, perhaps twice."""
+
+WHOLE_STATES: Final = 4
+"""So many requests like the largest one may wait in any case."""
+
 _METRICS: Final = "ControllerChannelManager"
 _MS_PER_NS: Final = 1e-6
 
@@ -50,11 +57,15 @@ class IControlClient(Protocol):
 class _Queued:
     """A request that waits for one broker, or is in flight."""
 
-    __slots__ = ("on_response", "queued_ns", "request")
+    __slots__ = ("on_response", "queued_ns", "request", "states")
 
     def __init__(self, request: ControlRequest | None, on_response: OnResponse | None, queued_ns: int) -> None:
         """Without a request, ``on_response`` is called when it is its turn."""
         self.request = request
+        self.states = 0
+        if request is not None:
+            for topic in request.topic_states:
+                self.states += len(topic.partition_states)
         self.on_response = on_response
         self.queued_ns = queued_ns
 
@@ -62,21 +73,28 @@ class _Queued:
 class _Channel:
     """The queue of one broker."""
 
-    __slots__ = ("broker_id", "in_flight", "is_closed", "node", "queue_times", "waiting")
+    __slots__ = ("broker_id", "in_flight", "is_closed", "node", "queue_times", "states", "waiting")
 
     def __init__(self, broker_id: int, queue_times: Histogram) -> None:
         self.broker_id = broker_id
         self.node: Node | None = None
         """None if the broker does not have the listener."""
         self.waiting: deque[_Queued] = deque()
+        self.states = 0
+        """The number of states of partitions in the waiting requests."""
         self.in_flight: _Queued | None = None
         self.is_closed = False
         self.queue_times = queue_times
+
+    def has_only_whole_states(self, queued: _Queued) -> bool:
+        """Return whether there are not many more states with this request than in a few of the largest."""
+        return self.states + queued.states <= WHOLE_STATES * max(each.states for each in (*self.waiting, queued))
 
     def drop(self) -> list[_Queued]:
         """Drop the waiting requests, and return them."""
         dropped = list(self.waiting)
         self.waiting.clear()
+        self.states = 0
         return dropped
 
 
@@ -113,18 +131,22 @@ class NetworkChannels:
 
     def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse | None) -> None:
         """Send a request behind those sent before. ``on_response`` is called, on any thread, if a response arrives."""
+        queued = _Queued(request, on_response, self._clock.monotonic_ns())
         with self._lock:
             channel = self._channels.get(broker_id)
             if channel is None:
                 _log.warn("Dropping a request to broker {broker}: it is not registered", broker=broker_id)
                 return
-            is_full = len(channel.waiting) >= MAX_QUEUED
+            is_full = len(channel.waiting) >= MAX_QUEUED or (
+                channel.states + queued.states > MAX_QUEUED_STATES and not channel.has_only_whole_states(queued)
+            )
             dropped = channel.drop() if is_full else []
             if not is_full:
-                channel.waiting.append(_Queued(request, on_response, self._clock.monotonic_ns()))
+                channel.waiting.append(queued)
+                channel.states += queued.states
         if is_full:
             _tell(dropped)
-            _log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=MAX_QUEUED)
+            _log.error("Broker {broker} does not answer: dropping its {n} requests", broker=broker_id, n=len(dropped))
             if self._on_overflow is not None:
                 self._on_overflow(broker_id)
             return
@@ -198,6 +220,7 @@ class NetworkChannels:
             if channel.is_closed or channel.in_flight is not None or not channel.waiting:
                 return
             queued = channel.waiting.popleft()
+            channel.states -= queued.states
             if queued.request is not None:
                 channel.in_flight = queued
         if queued.request is None:
