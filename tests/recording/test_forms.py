@@ -1,6 +1,7 @@
 """Messages and record batches as a recording has them: readable, without secrets, and the same bytes when read again."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,31 @@ def test_what_is_no_recording_is_told_by_line(tmp_path: Path) -> None:
             (tmp_path / "x").write_text(text)
             with pytest.raises(RecordingError, match=f"x is no recording: {why}"):
                 list(read_recording(tmp_path / "x"))
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    exchange = Exchange(1, "c" * 200, ApiKey.HEARTBEAT, 0, HeartbeatRequest(group_id="g"), None, 1.0, 1.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Recording(path, ManualClock(), broker="b") as recording:
+        recording.add(exchange)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100, hard))  # the kernel writes so much of a line
+        try:
+            for _ in range(2):
+                with pytest.raises(OSError, match="File too large"):
+                    recording.add(exchange)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert len(list(read_recording(path))) == 1
+        recording.add(exchange)
+    assert [line.number for line in read_recording(path)] == [2, 3]
+
+
+@pytest.mark.parametrize("value", ["1e999", "[" * 100_000])
+def test_a_line_with_an_unusual_value_is_told(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "x"
+    Recording(path, ManualClock(), broker="b").close()
+    with path.open("a") as file:
+        file.write('{"at_ms":1,"took_ms":1,"connection":' + value + ',"client":"","api":"Heartbeat","version":0}\n')
+    with pytest.raises(RecordingError, match="line 2"):
+        list(read_recording(path))

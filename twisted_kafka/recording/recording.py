@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TextIO
+from typing import Any, Final, Self
 
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.recording.message_form import has_secrets, read_message, write_message
 from twisted_kafka.system import machine
+from twisted_kafka.system.files.file_io import write_at
 from twisted_kafka.system.files.names import open_descriptor
 from twisted_kafka.timing.clock import IClock
 
@@ -69,40 +70,46 @@ class Recording:
         self._lock = machine.Lock()
         flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
         descriptor = open_descriptor(self.path, flags, 0o600)
-        self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="\n")
+        self._descriptor: int | None = descriptor
         self._bytes = 0
         self.written = 0
         """The number of exchanges in the file."""
         self.dropped = 0
         """The number of exchanges that did not fit."""
-        self._write({_HEADER: FORMAT, "broker": broker, "began_ms": clock.wall_ms()})
+        try:
+            self._write(descriptor, {_HEADER: FORMAT, "broker": broker, "began_ms": clock.wall_ms()})
+        except OSError:
+            self.close()
+            raise
 
     def add(self, exchange: Exchange) -> None:
         """Write an exchange. Does nothing after ``close``. Raises OSError, for example for a full disk."""
         form = write_exchange(exchange)
         with self._lock:
-            if self._file is not None and self._write(form):
+            if self._descriptor is not None and self._write(self._descriptor, form):
                 self.written += 1
-            elif self._file is not None:
+            elif self._descriptor is not None:
                 self.dropped += 1
 
-    def _write(self, form: dict[str, Any]) -> bool:
-        line = json.dumps(form, ensure_ascii=False) + "\n"
-        size_bytes = len(line.encode("utf-8", "surrogatepass"))
-        if self._bytes + size_bytes > self._max_bytes:
+    def _write(self, descriptor: int, form: dict[str, Any]) -> bool:
+        line = (json.dumps(form, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+        if self._bytes + len(line) > self._max_bytes:
             return False
-        assert self._file is not None
-        self._file.write(line)
-        self._file.flush()
-        self._bytes += size_bytes
+        try:
+            write_at(descriptor, line, self._bytes)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, self._bytes)  # without the part of a line that the disk has taken
+            raise
+        self._bytes += len(line)
         return True
 
     def close(self) -> None:
         """Close the file. Harmless when it is closed."""
         with self._lock:
-            file, self._file = self._file, None
-        if file is not None:
-            file.close()
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -227,5 +234,5 @@ def _read_line(path: Path | str, number: int, line: str) -> Iterator[Recorded]:
         )
     except KeyError as error:
         raise RecordingError(f"{path} is no recording: line {number} has no {error.args[0]!r}") from None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise RecordingError(f"{path} is no recording: line {number}: {error}") from None
