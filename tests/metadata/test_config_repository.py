@@ -1,5 +1,6 @@
 """Following the notifications of changed configs, and purging old ones."""
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs
 
-from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.change_notifications import CHANGE_EXPIRATION_MS
+from twisted_kafka.metadata import change_notifications, znodes
+from twisted_kafka.metadata.change_notifications import CHANGE_EXPIRATION_MS, ChangeNotifications
 from twisted_kafka.metadata.config_repository import MAX_CHANGE_ATTEMPTS, ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import StoreError
@@ -72,6 +73,46 @@ def test_notifications_expire_fifteen_minutes_after_their_creation(followed: Fol
     assert followed.notifications() == 1
     assert [topic for topic, _ in followed.heard] == ["a", "b", "c", "d", "e"]
     assert followed.configs.topic_config("a") == {"retention.ms": "1"}
+
+
+def test_very_many_notifications_are_deleted_in_parts(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch thread has other work; a start deletes all."""
+    monkeypatch.setattr(change_notifications, "PURGED_AT_ONCE", 10)
+    for number in range(45):
+        followed.write(f"t{number}")
+    followed.pump()
+    left = []
+    for _ in range(3):
+        followed.clock.advance_ms(CHANGE_EXPIRATION_MS + 1)
+        followed.write("later")
+        followed.pump()
+        left.append(followed.notifications())
+    assert left == [36, 27, 18]
+    followed.clock.advance_ms(CHANGE_EXPIRATION_MS + 1)
+    followed.follow()
+    assert followed.notifications() == 0
+
+
+def test_a_notification_that_cannot_be_handled_keeps_no_later_one_from_being_passed_on(followed: Followed) -> None:
+    heard = []
+
+    def received(data: bytes) -> None:
+        heard.append(data)
+        if data == b"bad":
+            raise RuntimeError("a fault of ours")
+        if data == b"later" and heard.count(data) == 1:
+            raise StoreError("the store does not answer")
+
+    followed.store.create("/changes")
+    following = ChangeNotifications(followed.store, followed.clock, "/changes", received, lambda action: action())
+    following.startup()
+    for data in (b"bad", b"good", b"later", b"last"):
+        followed.store.create("/changes/c_", data, sequence=True)
+    with capturedLogs():
+        for _ in range(2):
+            with contextlib.suppress(StoreError):
+                following.pass_on()
+    assert heard == [b"bad", b"good", b"later", b"later", b"last"]
 
 
 def test_a_start_deletes_expired_notifications_and_follows_new_ones(followed: Followed) -> None:
