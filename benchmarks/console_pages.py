@@ -124,7 +124,7 @@ def _drain(answer: http.client.HTTPResponse) -> None:
     try:
         while answer.read1(65_536):
             pass
-    except (AttributeError, OSError, ValueError):
+    except (AttributeError, OSError, ValueError, http.client.HTTPException):
         pass  # the page was closed
 
 

@@ -71,6 +71,8 @@ class InnerRequests:
         self._unmuted = machine.Condition()
         self._throttles = 0
         self._held: Callable[[], object] | None = None
+        self.handled_ns = 0
+        """The time that handlers have spent on its requests."""
 
     def close(self) -> None:
         """Close the connection for the handlers, which release its state. No quota holds a closed connection back."""
@@ -144,6 +146,7 @@ class InnerRequests:
             body = None
         response.parts = ()
         response.sent_ns = now_ns()
+        self.handled_ns += max(0, response.local_complete_ns - response.dequeued_ns)
         for observer in self._serving.observers:
             try:
                 observer.request_completed(response)

@@ -47,6 +47,8 @@ class Credentials(Fake):
 class FakeSession(Fake):
     """A session that knows in whose name it asks."""
 
+    handled_ns = 0
+
     def __init__(self, principal: KafkaPrincipal, address: str) -> None:
         self.principal = principal
         self.address = address

@@ -18,7 +18,9 @@ NAMES = ("Ada", "Grace", "Edsger", "Barbara")
 def shop() -> Iterator[Broker]:
     with (
         TemporaryDirectory() as log,
-        Broker(console_listener="127.0.0.1:0", console_write_enable=True, access_log_dir=log) as broker,
+        Broker(
+            console_listener="127.0.0.1:0", console_write_enable=True, access_log_dir=log, auto_create_topics_enable=False
+        ) as broker,
     ):
         broker.create_topic("payments", 3)
         broker.create_topic("orders", 2)

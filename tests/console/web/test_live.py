@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.console.web.served import SASL, Served, Transport
+from tests.console.web.served import SASL, FakeSession, Served, Transport
 from tests.support.network_fakes import lines_of
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError
 from twisted_kafka.console.web import application, events
@@ -96,6 +96,14 @@ def test_rendering_takes_at_most_a_fiftieth_of_the_time(lines: Lines, monkeypatc
     cost_ns = 100_000_000
     spent = iter(range(0, 10**15, cost_ns))
     monkeypatch.setattr(application, "thread_cpu_ns", lambda: next(spent))
+    served = Served()
+    looking(served)
+    turn(served, 60)
+    assert lines.rendered <= 60 / (0.1 * (events.RESTS + 1)) + 2
+
+
+def test_the_handlers_part_counts_as_the_pages_do(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSession, "handled_ns", property(lambda _: 100_000_000), raising=False)
     served = Served()
     looking(served)
     turn(served, 60)
@@ -213,10 +221,10 @@ def test_a_part_that_fails_ends_only_its_own_streams(lines: Lines, monkeypatch: 
 class Numbers:
     """A tail that has a new number each time, and goes on from a cursor."""
 
-    def __init__(self, viewer: object, query: object, context: object, open_session: object, cursor: str) -> None:
+    def __init__(self, query: object, context: object, cursor: str) -> None:
         self.cursor = cursor or "0"
 
-    def render(self) -> str:
+    def render(self, session: object) -> str:
         self.cursor = str(int(self.cursor) + 1)
         return self.cursor
 

@@ -25,6 +25,9 @@ _FAILURES: Final = (OSError, PeerRefusedError, NotAResponseError, MalformedMessa
 class Connections:
     """One connection to each broker that was asked, made on demand. They block, and belong to one thread."""
 
+    handled_ns: Final = 0
+    """Other processes work on the questions."""
+
     def __init__(
         self, addresses: Sequence[tuple[str, int]], settings: Mapping[str, str], timeout_s: float, client_id: str = CLIENT_ID
     ) -> None:

@@ -102,6 +102,11 @@ class InProcess:
         self._inner = InnerRequests(broker.serving, self._connection)
         self._asker = Asker(principal, client_address, CLIENT_ID)
 
+    @property
+    def handled_ns(self) -> int:
+        """The time that this broker's handlers have spent on the questions."""
+        return self._inner.handled_ns
+
     def close(self) -> None:
         """Close the connection for the handlers, which release its state."""
         self._inner.close()

@@ -41,6 +41,10 @@ class IBrokers(Protocol):
     TryAgainError if there is no answer, and CommandError if no answer can be expected.
     """
 
+    @property
+    def handled_ns(self) -> int:
+        """The time that other threads of this process have spent on the questions."""
+
     def close(self) -> None:
         """Close all connections."""
 
@@ -89,6 +93,11 @@ class Session:
     def close(self) -> None:
         """Close all connections."""
         self._asked.close()
+
+    @property
+    def handled_ns(self) -> int:
+        """The time that other threads of this process have spent on its questions, in nanoseconds."""
+        return self._asked.handled_ns
 
     @property
     def timeout_ms(self) -> int:

@@ -193,7 +193,9 @@ class Application:
         return {
             "broker_id": settings.broker_id,
             "call": call,
-            "current": section_of(call.path),
+            "current": section_of(
+                str(page.values.get("back", call.path)).partition("?")[0]
+            ),  # a change belongs to its outcome's page
             "has_login": settings.needs_login,
             "live_at": query_url(call.path, call.query) if page.is_live else "",
             "may_write": settings.may_write,
@@ -212,13 +214,13 @@ class Application:
         path, _, query = at.partition("?")
         if path in TAILS:
             after = _fields(request.uri.decode("latin-1").partition("?")[2]).get("after", "")
-            tail = TAILS[path](viewer, _fields(query), self._context, self._open_session, after)
+            tail = TAILS[path](_fields(query), self._context, after)
             follow = self._still_allowed(viewer, tail.render, lambda: tail.cursor)
             is_open = self.hub.add(object(), request, viewer.user, follow, is_following=True)
         elif path in GETS:
             # Sessions share nothing, even those of one user: the end of one must neither end nor spare the other's streams.
             key = (viewer.principal, viewer.address, viewer.cookie if viewer.user else "", at)
-            follow = self._still_allowed(viewer, lambda: self._live_part(viewer, path, query))
+            follow = self._still_allowed(viewer, lambda session: self._live_part(session, viewer, path, query))
             is_open = self.hub.add(key, request, viewer.user, follow)
         else:
             request.answer(404, b"There is no such page\n", "text/plain; charset=utf-8", {})
@@ -227,39 +229,39 @@ class Application:
             request.answer(503, b"Too many pages are open\n", "text/plain; charset=utf-8", {"retry-after": "30"})
 
     def _still_allowed(
-        self, viewer: Viewer, render: Callable[[], str | None], cursor: Callable[[], str] = str
+        self, viewer: Viewer, render: Callable[[Session], str | None], cursor: Callable[[], str] = str
     ) -> Callable[[], Rendered]:
-        """Return a rendering that measures itself, and that ends when the viewer's session does."""
+        """Return a rendering that measures itself and the handlers' part, and that ends when the viewer's session does."""
         context = self._context
 
         def measured() -> Rendered:
             began_ns = thread_cpu_ns()
             if viewer.user:
-                session = context.sessions.find(viewer.cookie, is_use=False)
-                if session is None or not context.passwords.is_current(session.user, session.mechanism, session.credential):
+                known = context.sessions.find(viewer.cookie, is_use=False)
+                if known is None or not context.passwords.is_current(known.user, known.mechanism, known.credential):
                     return Rendered(None, 0, is_end=True)
             data, is_end = None, False
+            session = self._open_session(viewer.principal, viewer.address)
+            session.patience_s = PATIENCE_S
             try:
-                data = render()
+                data = render(session)
             except (TryAgainError, NotNowError):
                 pass  # the next rendering has it
             except (NotFoundError, BadFormError, ValueError, CommandError):
                 is_end = True  # gone, or not for this viewer any more: the reloaded page has the reason
-            return Rendered(data, thread_cpu_ns() - began_ns, is_end=is_end, cursor=cursor())
+            finally:
+                session.close()
+            cost_ns = thread_cpu_ns() - began_ns + session.handled_ns
+            return Rendered(data, cost_ns, is_end=is_end, cursor=cursor())
 
         return measured
 
-    def _live_part(self, viewer: Viewer, path: str, query: str) -> str:
-        session = self._open_session(viewer.principal, viewer.address)
-        session.patience_s = PATIENCE_S
-        try:
-            call = Call(viewer, session, path, _fields(query), {}, self._context)
-            answer = _handler(GETS, path)(call)
-            if not isinstance(answer, Page):
-                return ""
-            return rendering.live_part(answer.template, self._values(call, answer))
-        finally:
-            session.close()
+    def _live_part(self, session: Session, viewer: Viewer, path: str, query: str) -> str:
+        call = Call(viewer, session, path, _fields(query), {}, self._context)
+        answer = _handler(GETS, path)(call)
+        if not isinstance(answer, Page):
+            return ""
+        return rendering.live_part(answer.template, self._values(call, answer))
 
     def _send_file(self, request: ConsoleRequest, name: str) -> None:
         found = static_file(name)

@@ -16,10 +16,11 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.console.web.listener import ConsoleRequest
+from twisted_kafka.system.threads import thread_cpu_ns
 
 INTERVAL_S: Final = 2.0
 RESTS: Final = 49
-"""The hub rests for this many times as long as a rendering took on its thread."""
+"""The hub rests for this many times as long as all threads worked on a part."""
 LONGEST_REST_S: Final = 10.0
 HEARTBEAT_S: Final = 15.0
 """A stream without news for this long gets a comment, so that a dead connection is noticed."""
@@ -221,13 +222,12 @@ class Hub:
 
     def _rendered(self, part: _Part, future: "Future[Rendered]") -> None:
         self._is_rendering = False
-        now_s = self._reactor.seconds()
+        now_s, began_ns = self._reactor.seconds(), thread_cpu_ns()
         try:
             rendered = future.result()
         except Exception:  # noqa: BLE001 the other parts go on
             _log.failure("A live part of the console could not be rendered")
             rendered = Rendered(None, 0, is_end=True)
-        self._rest_ends_s = now_s + min(LONGEST_REST_S, RESTS * rendered.cost_ns / _NS)
         for stream in list(part.streams):
             if part.is_following:
                 stream.append(rendered.data, rendered.cursor, now_s)
@@ -235,4 +235,6 @@ class Hub:
                 stream.send(rendered.data, now_s)
             if rendered.is_end:
                 stream.end(is_for_good=True)
+        cost_ns = rendered.cost_ns + thread_cpu_ns() - began_ns
+        self._rest_ends_s = now_s + min(LONGEST_REST_S, RESTS * cost_ns / _NS)
         self._schedule()

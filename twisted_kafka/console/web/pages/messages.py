@@ -1,15 +1,16 @@
 """Records of a topic: a page of them, one of them, and a live tail."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.records.messages import NEWEST, MessagesAsked, message, messages
 from twisted_kafka.console.queries.records.tail import tail
 from twisted_kafka.console.queries.records.values import FORMS, JSON, Shown
 from twisted_kafka.console.web import rendering
-from twisted_kafka.console.web.call import Call, Page, Viewer
+from twisted_kafka.console.web.call import Call, Page
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.pages.lists import needed
 
@@ -57,24 +58,16 @@ def show_tail(call: Call) -> Page:
 class Tail:
     """New records for one browser. Rendered on the pool, one part after the other."""
 
-    def __init__(
-        self, viewer: Viewer, query: Mapping[str, str], context: ConsoleContext, open_session: Callable[..., Any], cursor: str
-    ) -> None:
+    def __init__(self, query: Mapping[str, str], context: ConsoleContext, cursor: str) -> None:
         """``cursor`` is where an earlier stream of the same browser has ended; empty: at the end of the topic."""
-        self._viewer = viewer
         self._clock = context.clock
-        self._open_session = open_session
         self._asked = _asked(query.get("topic", ""), query)
         self._places = context.places
         self.cursor = cursor
 
-    def render(self) -> str | None:
+    def render(self, session: Session) -> str | None:
         """Return rows for the records since the last call, the newest first; None without any."""
-        session = self._open_session(self._viewer.principal, self._viewer.address)
-        try:
-            part = tail(session, self._clock, self._asked, self._places.cursor(self.cursor))
-        finally:
-            session.close()
+        part = tail(session, self._clock, self._asked, self._places.cursor(self.cursor))
         self.cursor = self._places.named(part.cursor)
         if not part.items and not part.skipped:
             return None

@@ -79,6 +79,7 @@
   };
 
   localTimes(document);
+  document.querySelector(".sections [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   for (const each of document.querySelectorAll("[data-submits]")) each.addEventListener("change", () => each.form.requestSubmit());
   if (!live) return;
   button.hidden = false;
