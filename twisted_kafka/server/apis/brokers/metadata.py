@@ -295,11 +295,11 @@ def _encoded_responses() -> BoundedCache[_Key, EncodedResponse]:
 class _View:
     """A metadata snapshot as seen by clients of one listener and version."""
 
-    __slots__ = ("_alive_only", "_listener_errors", "_listener_name", "snapshot")
+    __slots__ = ("_alive_only", "_listener_errors", "_reached", "snapshot")
 
     def __init__(self, snapshot: MetadataSnapshot, listener_name: str, version: int) -> None:
         self.snapshot = snapshot
-        self._listener_name = listener_name
+        self._reached = frozenset(each for each, broker in snapshot.brokers.items() if listener_name in broker.nodes)
         # Version 0 lists only replicas on live brokers; versions before 6 have no error code for a missing listener.
         self._alive_only = version == 0
         self._listener_errors = version >= _LISTENER_ERRORS_SINCE
@@ -320,10 +320,13 @@ class _View:
         return self.topic(name)
 
     def partition(self, state: PartitionState) -> MetadataResponsePartition:
-        replicas, isr = self._reachable(state.replicas), self._reachable(state.isr)
-        error, leader = self._leader(state.leader)
-        if not error and (len(replicas) < len(state.replicas) or len(isr) < len(state.isr)):
-            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        error, leader, replicas, isr = 0, state.leader, state.replicas, state.isr
+        if leader not in self._reached:
+            error, leader = self._leader(leader)
+        if self._alive_only:
+            replicas, isr = self._reachable(replicas), self._reachable(isr)
+            if not error and (len(replicas) < len(state.replicas) or len(isr) < len(state.isr)):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
         return MetadataResponsePartition(
             error_code=error,
             partition_index=state.partition,
@@ -335,18 +338,12 @@ class _View:
         )
 
     def _leader(self, leader: int) -> tuple[int, int]:
-        broker = self.snapshot.brokers.get(leader)
-        if broker is None:
-            return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-        if self._listener_name not in broker.nodes:
-            return ErrorCode.LISTENER_NOT_FOUND if self._listener_errors else ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-        return ErrorCode.NONE, leader
+        """Return the error and the id for a leader that clients cannot reach."""
+        is_alive = leader in self.snapshot.brokers
+        return ErrorCode.LISTENER_NOT_FOUND if is_alive and self._listener_errors else ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
 
     def _reachable(self, brokers: list[int]) -> list[int]:
-        if not self._alive_only:
-            return brokers
-        alive = self.snapshot.brokers
-        return [broker for broker in brokers if broker in alive and self._listener_name in alive[broker].nodes]
+        return [broker for broker in brokers if broker in self._reached]
 
 
 def _denied(name: str, *, is_internal: bool) -> MetadataResponseTopic:
