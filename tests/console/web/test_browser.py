@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -56,6 +57,23 @@ GUARDED = (
     "/check?user=alice&operation=Read&kind=Topic&name=orders",
     "/change?action=add-acl&principal=alice&operation=Read&resource_type=Topic&name=payments",
     "/change?action=set-quota&user=alice&key=consumer_byte_rate&value=1000",
+)
+
+
+CHANGES = (
+    {"action": "create-topic", "topic": "invoices", "partitions": "2"},
+    {"action": "add-partitions", "topic": "invoices", "count": "3"},
+    {"action": "change-setting", "kind": "topic", "name": "invoices", "key": "retention.ms", "value": "600000"},
+    {"action": "produce", "topic": "invoices", "key": "k", "value": "a record", "partition": "0"},
+    {"action": "produce", "topic": "invoices", "value": "a letter", "partition": "1", "headers": "__dlq.errors.topic: payments"},
+    {"action": "resend", "topic": "invoices", "partition": "1", "offset": "0"},
+    {"action": "reset-offsets", "group": "audit", "to": "earliest", "topics": "invoices"},
+    {"action": "delete-group", "group": "audit"},
+    {"action": "add-acl", "principal": "alice", "operation": "Read", "resource_type": "Topic", "name": "invoices"},
+    {"action": "set-quota", "user": "alice", "key": "producer_byte_rate", "value": "1024"},
+    {"action": "set-quota", "user": "alice", "key": "producer_byte_rate", "remove": "1"},
+    {"action": "delete-user", "user": "web-shop"},
+    {"action": "delete-topic", "topic": "invoices"},
 )
 
 
@@ -183,6 +201,24 @@ def test_a_user_gets_a_password_that_no_page_shows_and_is_deleted(kafka: Broker,
         page.get_by_role("row", name="dora").get_by_role("link", name="Delete").click()
         page.get_by_role("button", name="Delete").click()
         page.get_by_text("Dora has no password for SCRAM-SHA-512 any more.").wait_for()
+
+
+def test_every_other_change_is_made_after_its_preview(browser: Any) -> None:
+    with guarded_shop() as broker, page_of(browser, broker.embedded.console_url) as page:
+        log_in(page)
+        for fields in CHANGES:
+            page.goto(f"/change?{urlencode(fields)}")
+            if page.locator("button[value=preview]").count():
+                page.locator("button[value=preview]").click()
+            page.get_by_text("This will").wait_for()
+            page.locator("button[value=do]").click()
+            page.locator("p.notice").wait_for()
+            assert page.locator(".problem").count() == 0, fields
+        page.goto("/acls")
+        page.get_by_role("row", name="deny").get_by_role("link", name="Delete").click()
+        page.locator("button[value=do]").click()
+        page.locator("p.notice").wait_for()
+        assert page.get_by_role("row", name="deny").count() == 0
 
 
 def test_hostile_texts_stay_texts(kafka: Broker, browser: Any) -> None:

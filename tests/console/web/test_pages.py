@@ -51,6 +51,7 @@ def test_the_overview_counts_and_shows_rates(browser: Browser) -> None:
     text = browser.get("/").text
     assert re.search(r"Topics \d", text)
     assert "This broker, per second" in text
+    assert re.search(r"Fullest disk \d+ % [\d.]+ \w+ free", text)
 
 
 def test_the_list_of_topics_is_searched_and_sorted(browser: Browser) -> None:
