@@ -157,6 +157,7 @@ def test_the_life_of_a_user_with_rights(kafka: Broker) -> None:
     lines = lines_of(lambda: done(root, password=PASSWORD, **carol))
     assert any("changed: set-password user=carol, mechanism=SCRAM-SHA-256" in each for each in lines)
     assert not any(PASSWORD in each for each in lines)
+    kafka.embedded.apply_config_changes(10)  # logins know the password from then on
     its = logged_in(kafka, "carol")
     entry = {"principal": "carol", "permission": "Allow", "operation": "Read", "resource_type": "Topic", "name": "secrets"}
     link = next(each for each in root.get("/check?user=carol&operation=Read&kind=Topic&name=secrets").links if "add-acl" in each)
