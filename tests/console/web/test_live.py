@@ -102,6 +102,22 @@ def test_rendering_takes_at_most_a_fiftieth_of_the_time(lines: Lines, monkeypatc
     assert lines.rendered <= 60 / (0.1 * (events.RESTS + 1)) + 2
 
 
+def test_a_page_that_is_not_live_has_no_stream(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[Call] = []
+
+    def search(call: Call) -> Page:
+        rendered.append(call)
+        return Page("problem.html", {"title": "T", "line": "an expensive search", "status": 200})
+
+    monkeypatch.setitem(GETS, "/logged", search)
+    served = Served()
+    stream = looking(served, "/logged")
+    turn(served, 60)
+    assert len(rendered) == 1
+    assert b"event: end" in stream.written()
+    assert parts_of(stream) == []
+
+
 def test_the_handlers_part_counts_as_the_pages_do(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeSession, "handled_ns", property(lambda _: 100_000_000), raising=False)
     served = Served()

@@ -259,8 +259,8 @@ class Application:
     def _live_part(self, session: Session, viewer: Viewer, path: str, query: str) -> str:
         call = Call(viewer, session, path, _fields(query), {}, self._context)
         answer = _handler(GETS, path)(call)
-        if not isinstance(answer, Page):
-            return ""
+        if not isinstance(answer, Page) or not answer.is_live:
+            raise NotFoundError  # a search of the access log, say, is asked for once
         return rendering.live_part(answer.template, self._values(call, answer))
 
     def _send_file(self, request: ConsoleRequest, name: str) -> None:

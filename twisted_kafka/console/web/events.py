@@ -21,7 +21,8 @@ from twisted_kafka.system.threads import thread_cpu_ns
 INTERVAL_S: Final = 2.0
 RESTS: Final = 49
 """The hub rests for this many times as long as all threads worked on a part."""
-LONGEST_REST_S: Final = 10.0
+LONGEST_REST_S: Final = 30.0
+"""Up to a part that costs 0.6 s, all of them together take a fiftieth of a processor's time."""
 HEARTBEAT_S: Final = 15.0
 """A stream without news for this long gets a comment, so that a dead connection is noticed."""
 MOST_STREAMS: Final = 100

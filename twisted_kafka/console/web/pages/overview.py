@@ -42,6 +42,6 @@ def show(call: Call) -> Page:
         "lines": lines,
         "latest": latest,
         "fullest": fullest,
-        "others": call.consoles,
+        "others": call.consoles if counts else (),
     }
     return Page("overview.html", values, is_live=True)
