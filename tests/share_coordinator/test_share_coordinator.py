@@ -102,6 +102,15 @@ def test_a_state_has_at_most_so_many_batches_as_a_record_can_hold(bench: ShareBe
     assert state_of(bench.read()) == (1, 2, runs[1:5])
 
 
+def test_the_last_entry_of_a_share_partition_counts(bench: ShareBench) -> None:
+    bench.initialize(start_offset=0)
+    request = bench.write_request((0, 3, ACKNOWLEDGED, 1), start_offset=0)
+    request.topics += bench.write_request((0, 3, ARCHIVED, 1), start_offset=0).topics
+    response: Any = bench.shares.write_state(request)
+    assert [[each.partition for each in topic.partitions] for topic in response.results] == [[KEY.partition]]
+    assert state_of(bench.read()) == (1, 0, [(0, 3, ARCHIVED, 1)])
+
+
 def test_a_write_that_comes_late_does_not_move_the_start_offset_back(bench: ShareBench) -> None:
     bench.initialize(start_offset=0)
     bench.write((0, 4, ACKNOWLEDGED, 1), start_offset=0)

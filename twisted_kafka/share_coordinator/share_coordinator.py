@@ -1,6 +1,6 @@
 """The share coordinator's interface for API handlers and the persister: routing by share partition, errors as values."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -172,18 +172,16 @@ class ShareCoordinator:
     ) -> "list[T | Future[T]]":
         """Run an operation for each share partition of a request; return the results in order, or futures of them.
 
-        Share partitions in the same partition of the topic share an append. One that is named again has its turn after the first.
+        Share partitions in the same partition of the topic share an append.
         """
-        asked = [(SharePartitionKey(request.group_id, topic_id, each.partition), each) for topic_id, each in _asked(request)]
+        asked = [(SharePartitionKey(request.group_id, *place), each) for place, each in _asked(request).items()]
         keys = [key.coordinator_key for key, _ in asked]
         operations = [operation(*each) for each in asked]
-        rounds: dict[tuple[int, int], list[int]] = {}
-        named: dict[str, int] = {}
+        together: dict[int, list[int]] = {}
         for number, key in enumerate(keys):
-            turn = named[key] = named.get(key, 0) + 1
-            rounds.setdefault((turn, self.partition_for(key)), []).append(number)
+            together.setdefault(self.partition_for(key), []).append(number)
         values: dict[int, T | Future[T]] = {}
-        for numbers in rounds.values():
+        for numbers in together.values():
             found = self._together([keys[each] for each in numbers], [operations[each] for each in numbers], failed)
             values.update(zip(numbers, found, strict=True))
         return [values[number] for number in range(len(keys))]
@@ -198,15 +196,14 @@ class ShareCoordinator:
         return [recover(each, KafkaError, failed) if isinstance(each, Future) else each for each in found]
 
 
-def _asked(request: Any) -> Iterator[tuple[bytes, Any]]:
-    """Yield the topic id and the data of each share partition of a request; as in Kafka, none without a group.
+def _asked(request: Any) -> dict[tuple[bytes, int], Any]:
+    """Return the data of each share partition of a request by topic id and partition; as in Kafka, none without a group.
 
-    The generated messages of the five APIs have the same shape, and no type in common.
+    The last entry of a share partition counts. The generated messages of the five APIs have the same shape, and no type in common.
     """
-    if request.group_id:
-        for topic in request.topics:
-            for each in topic.partitions:
-                yield topic.topic_id, each
+    if not request.group_id:
+        return {}
+    return {(topic.topic_id, each.partition): each for topic in request.topics for each in topic.partitions}
 
 
 def _response(
@@ -217,16 +214,13 @@ def _response(
     response: Callable[..., R],
 ) -> "R | Future[R]":
     """Return the response with the results of all share partitions, or a future of it."""
-    asked = [each for _, each in _asked(request)]
+    asked = _asked(request)
 
     def answer(done: list[T]) -> R:
-        results = iter([result(each, value) for each, value in zip(asked, done, strict=True)])
-        topics = request.topics if request.group_id else ()
-        return response(
-            results=[
-                topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]) for topic in topics
-            ]
-        )
+        topics: dict[bytes, list[Any]] = {}
+        for ((topic_id, _), each), value in zip(asked.items(), done, strict=True):
+            topics.setdefault(topic_id, []).append(result(each, value))
+        return response(results=[topic_result(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()])
 
     return gather(values, answer)
 

@@ -196,6 +196,15 @@ def test_each_partition_that_cannot_be_altered_has_its_error() -> None:
     assert offsets(served.ask(describing(), 0)) == {("t", 0): (5, 0)}
 
 
+def test_a_topic_that_is_named_twice_is_in_the_answer_once() -> None:
+    served = Served()
+    asked = altering(t={0: 5})
+    asked.topics += altering(t={1: 6}).topics
+    assert [[each.partition_index for each in topic.partitions] for topic in served.ask(asked, 0).responses] == [[0, 1]]
+    assert offsets(served.ask(describing(), 0)) == {("t", 0): (5, 0), ("t", 1): (6, 0)}
+    assert [each.topic_name for each in served.ask(deleting("t", "t"), 0).responses] == ["t"]
+
+
 def test_offsets_are_altered_by_clients_that_may_read_the_group_and_the_topic() -> None:
     served = Served()
     with pytest.raises(GroupAuthorizationError):

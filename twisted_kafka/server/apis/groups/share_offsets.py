@@ -15,7 +15,6 @@ from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.messages.share.share_offsets import (
     AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
@@ -164,7 +163,12 @@ class ShareOffsetApis:
             names = snapshot.topic_names
             errors.update({(names[topic_id], index): error for (topic_id, index), error in failed.items()})
             context.note_error(next((each for each in errors.values() if each), 0))
-            return AlterShareGroupOffsetsResponse(responses=[_altered(topic, snapshot, errors) for topic in request.topics])
+            asked: dict[str, list[int]] = {}
+            for topic in request.topics:
+                asked.setdefault(topic.topic_name, []).extend(each.partition_index for each in topic.partitions)
+            return AlterShareGroupOffsetsResponse(
+                responses=[_altered(name, indexes, snapshot, errors) for name, indexes in asked.items()]
+            )
 
         return when_done(self._groups.alter_offsets(request.group_id, offsets), respond)
 
@@ -179,7 +183,7 @@ class ShareOffsetApis:
         require_share_groups(self._is_enabled)
         self._authorization.require(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id)
         snapshot = self._metadata.snapshot
-        names = [each.topic_name for each in request.topics]
+        names = list(dict.fromkeys(each.topic_name for each in request.topics))
         allowed = self._allowed(context, AclOperation.READ, names)
         topic_ids = {name: snapshot.topic_ids[name] for name in names if name in allowed and _exists(snapshot, name)}
 
@@ -244,14 +248,12 @@ def _nothing_known(index: int, is_allowed: bool) -> DescribeShareGroupOffsetsRes
 
 
 def _altered(
-    topic: AlterShareGroupOffsetsRequestTopic, snapshot: MetadataSnapshot, errors: Mapping[tuple[str, int], ErrorCode]
+    name: str, indexes: list[int], snapshot: MetadataSnapshot, errors: Mapping[tuple[str, int], ErrorCode]
 ) -> AlterShareGroupOffsetsResponseTopic:
     partitions = []
-    for each in topic.partitions:
-        error = errors[topic.topic_name, each.partition_index]
+    for index in indexes:
+        error = errors[name, index]
         message = _MESSAGES.get(error, "The share coordinator refused it.") if error else None
-        partitions.append(
-            AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index, error_code=error, error_message=message)
-        )
-    topic_id = snapshot.topic_ids.get(topic.topic_name, NO_UUID)
-    return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions)
+        partitions.append(AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=error, error_message=message))
+    topic_id = snapshot.topic_ids.get(name, NO_UUID)
+    return AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)

@@ -6,6 +6,7 @@ Kafka fails on some of them with UNKNOWN_SERVER_ERROR: docs/compatibility.md has
 from typing import Any
 
 from twisted_kafka.protocol.messages.share import share_offsets as offsets
+from twisted_kafka.protocol.messages.share import share_state as wire
 from twisted_kafka.protocol.messages.share.share_fetch import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -18,7 +19,14 @@ from twisted_kafka.protocol.messages.share.share_fetch import (
 )
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from twisted_kafka.tools.compare.data_requests import fill
-from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import ACCEPT, ShareMember, newer, reader, topic_of
+from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import (
+    ACCEPT,
+    ShareMember,
+    await_share_coordinator,
+    newer,
+    reader,
+    topic_of,
+)
 from twisted_kafka.tools.compare.talk import Talk
 
 LIMITS: dict[str, Any] = {"max_wait_ms": 300, "min_bytes": 1, "max_bytes": 1_000_000, "max_records": 500, "batch_size": 500}
@@ -123,7 +131,7 @@ def share_groups_described_twice(talk: Talk, version: int) -> None:
 
 @newer(offsets.DescribeShareGroupOffsetsRequest, since=0)
 def share_offsets_of_repeated_partitions(talk: Talk, version: int) -> None:
-    """Describe, alter and delete with duplicates, empty arrays and negative partitions."""
+    """Describe with duplicates, empty arrays and empty names."""
     member = reader(talk, partitions=2)
     topic = member.topic
 
@@ -142,3 +150,78 @@ def share_offsets_of_repeated_partitions(talk: Talk, version: int) -> None:
     describe(group([listed(0), listed(0)]))
     describe(group([listed(0, name="")]))
     describe(group(None, name=""))
+
+
+@newer(offsets.AlterShareGroupOffsetsRequest, since=0)
+def share_offsets_altered_strangely(talk: Talk, version: int) -> None:
+    """Alter with duplicates, empty arrays, empty names and very large offsets."""
+    member = reader(talk, partitions=2)
+    member.leave()
+    topic = member.topic
+
+    def listed(*offsets_of: tuple[int, int], name: str = topic) -> Any:
+        partitions = [
+            offsets.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
+            for index, offset in offsets_of
+        ]
+        return offsets.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=partitions)
+
+    asked: tuple[list[Any], ...] = (
+        [listed((0, 1), (0, 2))],
+        [listed((0, 1)), listed((1, 2))],
+        [listed()],
+        [listed((0, 1), name="")],
+        [listed((0, 2**63 - 1))],
+        [listed((0, 4))],
+    )
+    for topics in asked:
+        answer = talk.ask(offsets.AlterShareGroupOffsetsRequest(group_id=member.group, topics=topics), version, note=False)
+        found = None if answer is None else [(each.topic_name == topic, _codes(each)) for each in answer.responses]
+        talk.answers.append(("altered", (answer and answer.error_code, found)))
+    talk.ask(offsets.AlterShareGroupOffsetsRequest(group_id="", topics=[listed((0, 1))]), version)
+
+
+def _codes(topic: Any) -> list[tuple[int, int]]:
+    return sorted((each.partition_index, each.error_code) for each in topic.partitions)
+
+
+@newer(offsets.DeleteShareGroupOffsetsRequest, since=0)
+def share_offsets_deleted_strangely(talk: Talk, version: int) -> None:
+    """Delete with a topic twice, no topics, empty names, and topics whose offsets are deleted already."""
+    member = reader(talk, partitions=2)
+    member.leave()
+    for topics in ([member.topic, member.topic], [""], [], [member.topic]):
+        asked = [offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=each) for each in topics]
+        talk.ask(offsets.DeleteShareGroupOffsetsRequest(group_id=member.group, topics=asked), version)
+    asked = [offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=member.topic)]
+    talk.ask(offsets.DeleteShareGroupOffsetsRequest(group_id="", topics=asked), version)
+
+
+@newer(wire.WriteShareGroupStateRequest, since=0)
+def share_states_of_several_partitions(talk: Talk, version: int) -> None:
+    """Each of the five requests for several partitions at once, one of which does not exist, for none, and for one twice."""
+    group, topic_id = talk.topic("group"), topic_of(talk, "t", 2)
+    for partition in (0, 1):
+        await_share_coordinator(talk, group, topic_id, partition)
+    requests: tuple[tuple[Any, Any, Any, int, dict[str, Any]], ...] = (
+        (wire.InitializeShareGroupStateRequest, wire.InitializeStateData, wire.InitializeShareGroupStateRequestPartitionData, 0,
+         {"state_epoch": 1, "start_offset": 3}),
+        (wire.ReadShareGroupStateRequest, wire.ReadStateData, wire.ReadShareGroupStateRequestPartitionData, 0,
+         {"leader_epoch": 0}),
+        (wire.WriteShareGroupStateRequest, wire.WriteStateData, wire.WriteShareGroupStateRequestPartitionData, version,
+         {"state_epoch": 1, "leader_epoch": 0, "start_offset": 5, "state_batches": []}),
+        (wire.ReadShareGroupStateSummaryRequest, wire.ReadStateSummaryData, wire.ReadShareGroupStateSummaryRequestPartitionData, 1,
+         {"leader_epoch": 0}),
+        (wire.DeleteShareGroupStateRequest, wire.DeleteStateData, wire.DeleteShareGroupStateRequestPartitionData, 0, {}),
+    )  # fmt: skip
+    for request, data, part, api_version, fields in requests:
+        for partitions in ((0, 1), (0, 9), (), (1, 1)):
+            parts = [part(partition=each, **fields) for each in partitions]
+            asked = request(group_id=group, topics=[data(topic_id=topic_id, partitions=parts)])
+            answer = talk.ask(asked, api_version, note=False)
+            found = None if answer is None else [sorted(map(_outcome, each.partitions)) for each in answer.results]
+            talk.answers.append((f"{request.__name__} {partitions}", found))
+
+
+def _outcome(result: Any) -> tuple[int, int, int]:
+    return result.partition, result.error_code, getattr(result, "start_offset", 0)
