@@ -170,9 +170,11 @@ def memory(bootstrap: str, pid: int, groups: int) -> float:
         topic_id = new_topic(client, topic, 1)
         produce(bootstrap, topic, OF_GROUP, 1)
         before_mb = memory_mb(pid)
-        for number in range(groups):
-            group_id, member = f"{topic}-{number}", member_id()
+        group_ids = [f"{topic}-{number}" for number in range(groups)]
+        for group_id in group_ids:  # before any of them joins: a broker applies it a moment after its answer
             set_group_configs(client, group_id, share_auto_offset_reset="earliest")
+        for group_id in group_ids:
+            member = member_id()
             join(client, group_id, member, topic, 1)
             session = ShareMember(bootstrap, group_id, member, topic_id)
             stack.callback(session.close)
