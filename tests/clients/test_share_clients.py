@@ -54,6 +54,11 @@ def test_the_tools_see_and_change_a_group(broker: ServedBroker) -> None:
     assert lag(broker.bootstrap) == RECORDS
     later_java_tool(COMMAND, *server, "--delete", "--group", GROUP)
     assert later_java_tool(COMMAND, *server, "--list").split() == []
+    broker.kill()
+    logs = [str(path) for path in broker.log_dir.glob("__share_group_state-*/*.log") if path.stat().st_size]
+    dumped = later_java_tool("org.apache.kafka.tools.DumpLogSegments", "--share-group-state-decoder", "--files", ",".join(logs))
+    for kind in ("0", "1"):  # snapshots and updates
+        assert f'key: {{"type":"{kind}","data":{{"groupId":"{GROUP}"' in dumped, dumped[:3000]
 
 
 def test_the_verifiable_consumer_gets_each_record_in_each_mode(broker: ServedBroker) -> None:
