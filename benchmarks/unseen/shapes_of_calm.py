@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from benchmarks.unseen.expected import NoTargetError, Plan
-from benchmarks.unseen.world import GO, HOUR_S, JAVA, MINUTE_S, PYTHON, Client, Part, Producer, Request, copied
+from benchmarks.unseen.world import GO, HOUR_S, JAVA, LIBRDKAFKA, MINUTE_S, PYTHON, Client, Part, Producer, Request, copied
 
 
 def load_test(plan: Plan) -> None:
@@ -78,14 +78,16 @@ def throttled_reassignment(plan: Plan) -> None:
 
 
 def upgraded_service(plan: Plan) -> None:
-    """A service is deployed with a newer library, one process after the other; it connects and goes on."""
+    """A service is deployed with a newer version of its library, one process after the other; each connects, and goes on."""
     producer, first = plan.producer(), plan.draw.uniform(8, 17) * HOUR_S
+    newer = {JAVA: "3.9.1", LIBRDKAFKA: "2.8.0", GO: "1.19.0"}
     for index, client in enumerate(producer.clients):
-        new, at = replace(client, software_version="3.9.1", software=JAVA, ports={}), first + index * 90
+        new, at = replace(client, software_version=newer[client.software], ports={}), first + index * 90
+        connected: set[int] = set()
 
-        def moves(request: Request, new: Client = new) -> Iterable[Request]:
-            if request.node not in new.ports:
-                new.port(request.node, plan.draw)
+        def moves(request: Request, new: Client = new, connected: set[int] = connected) -> Iterable[Request]:
+            if request.node not in connected:
+                connected.add(request.node)
                 yield from plan.day.connect(new, request.node, request.at - 0.02)
             request.client = new
             yield request

@@ -130,12 +130,12 @@ def scaled_out(plan: Plan) -> None:
     producer = plan.producer()
     first, old = plan.draw.uniform(7, 17) * HOUR_S, producer.clients[0]
     new = Client(f"{producer.name}-{len(producer.clients)}", old.principal, "10.1.90.44", old.software, old.software_version)
-    turns = len(producer.clients) + 1
+    turns, connected = len(producer.clients) + 1, set[int]()
 
     def shares(request: Request) -> Iterable[Request]:
         if plan.draw.random() < 1 / turns:
-            if request.node not in new.ports:
-                new.port(request.node, plan.draw)
+            if request.node not in connected:
+                connected.add(request.node)
                 yield from plan.day.connect(new, request.node, request.at)
             request.client = new
         yield request
