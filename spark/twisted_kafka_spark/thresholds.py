@@ -202,6 +202,8 @@ SILENCE_BEYOND = 3
 """How many times as long as any other gap they are."""
 SILENT_REQUESTS = 30
 """The requests that must have been expected in that time."""
+RHYTHM_RUNS = 8
+"""Runs of a job, the times between which are about equal, that make a rhythm."""
 ABSENT_MINUTES = 4
 """Minutes without a request to a broker: more than a planned restart takes."""
 UNREAD_US, UNREAD_FETCHES = 3_600_000_000, 30
@@ -218,6 +220,8 @@ STORM_ROUNDS, STORM_MINUTES = 6, 3
 
 CHANGES_IN_HOURS = 5
 """Hours of a day in which a principal changes the cluster, if that is its work."""
+TURNS_OF_A_FIGHT = 6
+"""Changes of the same, each by another principal than the one before."""
 SESSION_US = 1_800_000_000
 """The most time between changes that are reported together."""
 CHANGE_OVERLAP_US, CHANGED_REQUESTS, CHANGED_TOGETHER = 900_000_000, 5, 3
@@ -229,6 +233,8 @@ BROAD_OF_ALL, BROAD_LEAST, BROAD_PERIOD_US = 0.5, 5, 7_200_000_000
 CHANGED_FACTOR, CHANGED_SIZE, CHANGED_SLOTS, CHANGED_REQUESTS_FLOOR = 3.5, 2.5, 9, 60
 """How many times more, or less, a client does from some time on; how many times larger, or smaller, its writes are; the slots of
 five minutes before and after that; and the requests that it sends more, or less."""
+UNLIKE_ITSELF = 3.0
+"""How many times as much, as long or as large as usual anything is, for half an hour or longer."""
 EXPIRED_FLOOR, EXPIRED_SHARE = 20, 0.05
 """Records of a share group's member whose locks expired, and their share of all records that it acquired."""
 UNACKNOWLEDGED_FLOOR, UNACKNOWLEDGED_US = 50, 600_000_000

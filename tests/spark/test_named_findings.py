@@ -197,12 +197,12 @@ def test_who_deleted_what_is_named() -> None:
 
 
 def test_a_client_that_changed_its_version_is_named() -> None:
-    lines = steady(range(180), client_id="app", software_version="2.5.0")
-    lines += steady(range(180, 360), client_id="app", software_version="2.8.0")
+    lines = steady(range(180), client_id="app", software_version="2.8.0")
+    lines += steady(range(180, 360), client_id="app", software_version="2.5.0")
     found = named(lines, "changed-client")
     assert (found.evidence["before"], found.evidence["after"], found.first) == (
-        "librdkafka 2.5.0",
         "librdkafka 2.8.0",
+        "librdkafka 2.5.0",
         "2026-11-21T03:00Z",
     )
 

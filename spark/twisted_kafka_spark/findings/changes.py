@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
-from twisted_kafka_spark.findings.finding import Finding, equal, from_us, the_only
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us, quoted, the_only
 from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.kafka_names import ADMINISTRATION
 
@@ -33,7 +34,54 @@ def cluster_changes(tables: Tables) -> Iterator[Finding]:
         if len({row["first_us"] // _HOUR_US for row in rows}) >= limits.CHANGES_IN_HOURS:
             continue
         for session in _sessions(rows):
-            yield _changed(principal, session)
+            if not _is_followed_up(tables, session):
+                yield _changed(principal, session)
+    yield from _fights([row for rows in by_principal.values() for row in rows])
+
+
+def _is_followed_up(tables: Tables, session: list[Row]) -> bool:
+    """Return whether a tool moves partitions and asks how far it is until they are moved, as tools that limit the load do."""
+    if {row["api"] for row in session} != {"AlterPartitionReassignments"} or any(row["error"] for row in session):
+        return False
+    names = {(row["client_id"], row["principal"]) for row in session}
+    asked = [row["requests"] for row in tables["client_api"] if row["api"] == "ListPartitionReassignments" and _who(row) in names]
+    return bool(sum(asked) >= limits.CHANGED_REQUESTS * len(session))
+
+
+def _who(row: Row) -> tuple[Any, Any]:
+    return row["client_id"], row["principal"]
+
+
+def _fights(rows: list[Row]) -> Iterator[Finding]:
+    """Find principals that change the same again and again, in turns: each takes back what the other does."""
+    by_subject: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["first_us"]):
+        if row["note"] and row["error"] is None:
+            by_subject[row["note"], row["api"].removeprefix("Incremental")].append(row)
+    for (subject, api), changes in sorted(by_subject.items()):
+        turns = sum(one["principal"] != other["principal"] for one, other in pairwise(changes))
+        if turns < limits.TURNS_OF_A_FIGHT:
+            continue
+        who, clients = (sorted({str(row[key]) for row in changes}) for key in ("principal", "client_id"))
+        first, last = from_us(changes[0]["first_us"]), from_us(max(row["last_us"] for row in changes))
+        topic = subject.removeprefix("topic ") if subject.startswith("topic ") else None
+        yield Finding(
+            "cluster-change",
+            f"{' and '.join(who[:3])} changed {subject} in turns, {turns + 1} times, {first} to {last}",
+            {
+                "principals": ", ".join(who),
+                "clients": ", ".join(clients[:3]),
+                "apis": api,
+                "topic": topic,
+                "about": subject,
+                "requests": sum(row["requests"] for row in changes),
+            },
+            f"principal IN ({', '.join(quoted(each) for each in who)}) AND api LIKE '%{api}'",
+            "Let one of them own it: each sets back what the other has set.",
+            first,
+            last,
+            float(turns),
+        )
 
 
 def _sessions(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -90,7 +138,8 @@ def changed_clients(tables: Tables) -> Iterator[Finding]:
         rows.sort(key=lambda row: row["first_us"])
         for old, new in pairwise(rows):
             is_after = new["first_us"] >= old["last_us"] - limits.CHANGE_OVERLAP_US
-            if is_after and min(old["requests"], new["requests"]) >= limits.CHANGED_REQUESTS and client_id is not None:
+            is_known = client_id is not None and not _is_upgrade(old, new)
+            if is_after and is_known and min(old["requests"], new["requests"]) >= limits.CHANGED_REQUESTS:
                 changes[_software(old), _software(new)].append((client_id, principal, old, new))
     for (before, after), clients in sorted(changes.items()):
         for client_id, principal, old, new in clients[:1] if len(clients) > limits.CHANGED_TOGETHER else clients:
@@ -115,6 +164,12 @@ def changed_clients(tables: Tables) -> Iterator[Finding]:
                 from_us(new["last_us"]),
                 float(new["requests"]),
             )
+
+
+def _is_upgrade(old: Row, new: Row) -> bool:
+    """Return whether a client has a newer version of the same library, as after any deployment."""
+    before, after = (tuple(int(part) for part in re.findall(r"\d+", row["software_version"] or "")) for row in (old, new))
+    return old["software"] == new["software"] and bool(before) and after > before
 
 
 def changed_groups(tables: Tables) -> Iterator[Finding]:

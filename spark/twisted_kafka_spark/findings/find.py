@@ -12,12 +12,21 @@ from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
+from twisted_kafka_spark.findings.general.rhythm import lost_rhythms
+from twisted_kafka_spark.findings.general.unlike import costly, unlike_themselves
 from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_batches, unusual_traffic
 from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
 from twisted_kafka_spark.findings.shares import share_groups
 from twisted_kafka_spark.findings.steady import leaked_connections, repeated_rebalances
 from twisted_kafka_spark.findings.steps import lasting_steps, weaker_acks, without_parts
-from twisted_kafka_spark.findings.strangers import many_names, mixed_groups, new_topics, offsets_set, strange_programs
+from twisted_kafka_spark.findings.strangers import (
+    many_names,
+    mixed_groups,
+    new_topics,
+    offsets_set,
+    strange_addresses,
+    strange_programs,
+)
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 from twisted_kafka_spark.findings.uneven import skew, unreadable_lines
 
@@ -68,6 +77,7 @@ NAMES: tuple[str, ...] = (
     "changed-load",
     "many-names",
     "new-topic",
+    "unlike-itself",
     "tiny-batches",
     "idle-poller",
     "clock-skew",
@@ -85,6 +95,7 @@ CHANGES = (
     changed_groups,
     broad_readers,
     strange_programs,
+    strange_addresses,
     mixed_groups,
     offsets_set,
     many_names,
@@ -118,7 +129,27 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += unusual_traffic(tables, [*found, *over_all])
     found += [*busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found), *weaker_acks(tables)]
     steps = list(lasting_steps(tables, [*found, *over_all]))
-    return [*without_parts(found, steps), *steps]
+    found = [*without_parts(found, steps), *steps]
+    found += lost_rhythms(tables, [*found, *over_all])
+    others = [*unlike_themselves(tables, [*found, *over_all]), *costly(tables, [*found, *over_all])]
+    return [*without_explained([*found, *others]), *others]
+
+
+def without_explained(found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings by name without peaks of an API, of nobody in particular, that another finding explains."""
+    rest = [each for each in found if each.name != "unlike-itself"]
+    return [each for each in rest if not _is_anybodys(each) or not any(_is_inside(each, other) for other in found)]
+
+
+def _is_anybodys(finding: Finding) -> bool:
+    return (
+        finding.name == "traffic-peak" and finding.evidence.get("client_id") is None and finding.evidence.get("principal") is None
+    )
+
+
+def _is_inside(peak: Finding, other: Finding) -> bool:
+    is_other = other.name != "traffic-peak" and bool(peak.explains & other.explains)
+    return is_other and (other.first or "~") <= (peak.last or "") and (peak.first or "~") <= (other.last or "")
 
 
 def find_over_all(tables: Tables) -> list[Finding]:

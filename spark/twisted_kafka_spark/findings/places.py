@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.findings.absent import service_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, spans, text, unusual
 from twisted_kafka_spark.findings.runs import median, minute_of, rolling, runs, span_of, unusual_above
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
@@ -98,12 +99,16 @@ _SLOWER, _NEARLY_ALL = 2.0, 0.75
 """How many times as long as usual requests take in this share of the minutes of a slow span."""
 _LONG_MINUTES, _NOISE, _ABOVE_NOISE = 10, 0.98, 1.5
 """Half of the minutes of a shorter span are this many times as slow as all but a few of the minutes outside of longer spans."""
+_OF_SEVERAL = 0.3
+"""The share of the requests of a shorter span that are of clients whose requests took longer: with less, a few of them did."""
 _LONGER, _OF_MIXTURE = 1.5, 0.25
 """How many times as long as at other times a client's requests take, and the part of all time that is beyond that, if a phase is
 slow and not only asked for by others."""
 _PAUSES, _PAUSE_FACTOR, _PAUSE_US, _PAUSE_GAP_MINUTES = 5, 20.0, 100_000.0, 20
 """Short pauses of a broker: how many there are, how many times as long as usual requests take then, at least, on average; and the
 most minutes between them."""
+_STOP_US = 5_000_000.0
+"""How long nearly all requests of a minute have waited if the broker stood still: once is enough, then."""
 _MOVING = ("Produce", "Fetch")
 _IN_CLIENTS = ("local_us", "remote_us", "send_us")
 
@@ -152,11 +157,13 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
             found += _Nodes(tables.grids.nodes, slow.phase, api).slow()
         if slow.phase in _IN_CLIENTS:
             found += _slow_clients(tables.grids.persons, slow.phase)
-        found = [one for one in found if one.series.client is not None or not _is_mixture(tables.grids.persons, slow.phase, one)]
+        persons = tables.grids.persons
+        found = [one for one in found if one.series.client is not None or not _is_mixture(persons, slow.phase, one)]
+        found = [one for one in found if not _is_of_few(persons, slow.phase, one)]
         for together in _of_one_cause(found):
             yield _slowness(slow, together, nodes, tables)
         yield from nodes.steadily_slow(slow)
-        yield from _pauses(slow, nodes, found)
+        yield from _pauses(slow, nodes, tables.grids.persons, found)
 
 
 def _series(api: str, rows: list[Row], phase: str) -> _Series:
@@ -394,7 +401,7 @@ def _overlap(one: _Slowness, other: _Slowness) -> bool:
 def _is_compatible(one: _Slowness, other: _Slowness) -> bool:
     mine, others = one.series, other.series
     of_nodes = mine.node is not None and others.node is not None and mine.node != others.node
-    of_clients = mine.client is not None and others.client is not None and mine.client != others.client
+    of_clients = mine.client is not None and others.client is not None and _service(mine.client) != _service(others.client)
     if not (of_nodes or of_clients):
         return True
     both = (min(one.span.last, other.span.last) - max(one.span.first, other.span.first)) / MINUTE + 1
@@ -443,6 +450,20 @@ def _is_mixture(grid: Grid, phase: str, one: _Slowness) -> bool:
     return bool(more < _OF_MIXTURE * taken_within.sum())
 
 
+def _is_of_few(grid: Grid, phase: str, one: _Slowness) -> bool:
+    """Return whether in a short span, requests of a few clients alone took longer: some are always slow."""
+    series = one.series
+    if span_minutes(one.span) >= _LONG_MINUTES or series.client is not None or series.node is not None or phase not in _IN_CLIENTS:
+        return False
+    inside = slice(grid.axis.place(one.span.first), grid.axis.place(one.span.last) + 1)
+    rows = [row for row, name in enumerate(grid.names) if _is_counted(name[2], phase, series.api)]
+    requests, taken = grid["requests"][rows], grid[phase][rows]
+    within, without = requests[:, inside].sum(1), requests.sum(1) - requests[:, inside].sum(1)
+    usual = np.divide(taken.sum(1) - taken[:, inside].sum(1), without, out=np.zeros(len(rows)), where=without > 0)
+    slower = taken[:, inside].sum(1) > _LONGER * usual * within
+    return bool(within[slower].sum() < _OF_SEVERAL * within.sum())
+
+
 def _is_counted(api: str, phase: str, wanted: str) -> bool:
     if phase == "remote_us":
         return api == "Produce" if wanted == ALL else api == wanted
@@ -455,6 +476,10 @@ def _place(slow: Slow, node: int | None, client: tuple[Any, ...] | None) -> str:
             return "to a client without a client id" if client[0] is None else f"to client {client[0]}"
         return "" if node is None else f"from broker {node}"
     return "the broker" if node is None else f"broker {node}"
+
+
+def _service(client: tuple[Any, ...]) -> tuple[str, Any]:
+    return service_of(client[0]), client[1]
 
 
 def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, tables: Tables) -> Finding:
@@ -519,8 +544,9 @@ def _topic_of(tables: Tables, clients: set[tuple[Any, ...]]) -> str | None:
     return next(iter(topics)) if len(topics) == 1 else None
 
 
-def _pauses(slow: Slow, nodes: _Nodes, known: list[_Slowness]) -> Iterator[Finding]:
-    """Yield brokers that stop again and again, each time for less than the minutes of a slow phase."""
+def _pauses(slow: Slow, nodes: _Nodes, persons: Grid, known: list[_Slowness]) -> Iterator[Finding]:
+    """Yield brokers that stop again and again, or once for long, each time for less than the minutes of a slow phase."""
+    stops: dict[Span, list[_Pauses]] = defaultdict(list)
     for row, node in enumerate(nodes.nodes or []):
         expected, taken = nodes.expected[row], nodes.taken[row]
         means = np.divide(taken, expected, out=np.zeros_like(taken), where=expected > 0) * nodes.mean_us
@@ -531,31 +557,69 @@ def _pauses(slow: Slow, nodes: _Nodes, known: list[_Slowness]) -> Iterator[Findi
             marks[first : last + 1] = True
         for run in runs(marks, gap=_PAUSE_GAP_MINUTES):
             inside = [each for each in short if run[0] <= each[0] <= run[1]]
-            span = span_of(nodes.axis, run)
+            stop = _longest_stop(nodes, row, inside)
+            if len(inside) < _PAUSES and stop is None:
+                continue
+            span = span_of(nodes.axis, run if stop is None else stop)
             is_told = any(
                 one.series.node in (node, None) and _overlaps(one.span, span) for one in known if one.series.client is None
             )
-            if len(inside) < _PAUSES or is_told:
+            asked = _Slowness(0.0, 0.0, _Series(nodes.api, {}, set(), usual), span)
+            if is_told or _is_mixture(persons, slow.phase, asked):
                 continue
-            several = len(nodes.nodes) > 1
-            yield Finding(
-                slow.finding,
-                f"{_PAUSED[slow.phase]} {_place(slow, node if several else None, None)} {len(inside)} times, "
-                f"{text(span.first)} to {text(span.last)}",
-                {
-                    "node": node,
-                    "pauses": len(inside),
-                    "minutes between them": round((run[1] - run[0] + 1) / len(inside), 1),
-                    "worst minute, mean ms": round(float(means[run[0] : run[1] + 1].max()) / 1000, 1),
-                    "usual, ms": round(usual / 1000, 2),
-                },
-                f"node = {node} AND {slow.phase} > {round(_PAUSE_US)} AND {span.where}",
-                "Look for what stops it at these moments: garbage collection, a virtual machine that waits, a disk that flushes.",
-                text(span.first),
-                text(span.last),
-                float(means[marks].sum()),
-                impact="all of its clients waited each time",
-            )
+            worst = float(means[run[0] : run[1] + 1].max())
+            stops[span].append(_Pauses(node, len(inside) if stop is None else 1, worst, usual, float(means[marks].sum())))
+    for span, together in stops.items():
+        yield from _paused(slow, nodes, span, together)
+
+
+class _Pauses(NamedTuple):
+    """Pauses of a broker: how many, and the mean time of requests in microseconds, in the worst minute and usually."""
+
+    node: int | None
+    times: int
+    worst: float
+    usual: float
+    weight: float
+
+
+def _longest_stop(nodes: _Nodes, row: int, short: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the run in which the requests of a broker had waited for seconds, from when the first came; None without one."""
+    for first, last in short:
+        inside = slice(first, last + 1)
+        requests = nodes.requests[row, inside].sum()
+        mean_us = nodes.taken[row, inside].sum() / max(requests, 1)
+        if requests >= _ROUGH and mean_us >= _STOP_US:
+            return max(first - 1 - round(mean_us / 60e6), 0), last
+    return None
+
+
+def _paused(slow: Slow, nodes: _Nodes, span: Span, together: list[_Pauses]) -> Iterator[Finding]:
+    """Yield the finding about pauses of brokers at the same time; if all of them paused, they are one finding."""
+    several = len(nodes.nodes) > 1
+    is_all = several and len(together) == len(nodes.nodes)
+    for one in [max(together, key=lambda each: each.worst)] if is_all else together:
+        place = "all brokers" if is_all else _place(slow, one.node if several else None, None)
+        times = "once" if one.times == 1 else f"{one.times} times"
+        where = f"node = {one.node} AND " if several and not is_all else ""
+        yield Finding(
+            slow.finding,
+            f"{_PAUSED[slow.phase]} {place} {times}, {text(span.first)} to {text(span.last)}",
+            {
+                "node": None if is_all else one.node,
+                "brokers": f"{len(together)}: all brokers" if is_all else None,
+                "pauses": one.times,
+                "minutes between them": round(span_minutes(span) / one.times, 1) if one.times > 1 else None,
+                "worst minute, mean ms": round(one.worst / 1000, 1),
+                "usual, ms": round(one.usual / 1000, 2),
+            },
+            f"{where}{slow.phase} > {round(_PAUSE_US)} AND {span.where}",
+            "Look for what stops it at these moments: garbage collection, a virtual machine that waits, a disk that flushes.",
+            text(span.first),
+            text(span.last),
+            one.weight,
+            impact="all of its clients waited each time" if one.times > 1 else "all clients waited",
+        )
 
 
 _PAUSED = {

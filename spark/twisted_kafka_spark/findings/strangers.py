@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
+_SHORT_US = 600_000_000
+"""A client id that is there for so long at most is not that of a process."""
+_MOSTLY = 0.9
+"""The share of the requests with an account from which one without is strange."""
 _ANONYMOUS = "User:ANONYMOUS"
 _COMMITS = ("OffsetCommit",)
 
@@ -59,11 +63,97 @@ def _network(address: str | None) -> str | None:
     return str(ipaddress.ip_network(f"{found}/{16 if found.version == 4 else 48}", strict=False))
 
 
+def strange_addresses(tables: Tables) -> Iterator[Finding]:
+    """Find accounts that are used from public addresses, and were from private ones only, and clients without an account."""
+    addresses: dict[str, list[Row]] = defaultdict(list)
+    for row in tables["address"]:
+        if row["note"] and row["first_us"] and row["principal"] not in (None, _ANONYMOUS):
+            addresses[row["principal"]].append(row)
+    for principal, rows in sorted(addresses.items()):
+        begin = min(row["first_us"] for row in rows)
+        known = [row["note"] for row in rows if row["first_us"] < begin + limits.ACCOUNT_KNOWN_US]
+        new = [row for row in rows if row["note"] not in known and _is_public(row["note"])]
+        if new and not any(_is_public(each) for each in known):
+            yield _from_outside(principal, new, known)
+    yield from _without_account(tables)
+
+
+def _is_public(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_global
+    except ValueError:
+        return False
+
+
+def _from_outside(principal: str, new: list[Row], known: list[str]) -> Finding:
+    first, last = min(row["first_us"] for row in new), max(row["last_us"] for row in new)
+    names = [row["note"] for row in sorted(new, key=lambda row: row["first_us"])]
+    return Finding(
+        "strange-program",
+        f"Account {principal} was used from {f'address {names[0]}' if len(names) == 1 else f'{len(names)} addresses'} outside of "
+        f"the private network, {from_us(first)} to {from_us(last)}",
+        {
+            "principal": principal,
+            "address": the_only(names),
+            "addresses": ", ".join(names[:3]) if names[1:] else None,
+            "addresses before": ", ".join(sorted(known)[:3]),
+            "requests": sum(row["requests"] for row in new),
+            "failed": sum(row["failed"] or 0 for row in new),
+        },
+        equal(principal=principal),
+        "Find out who it is. If nobody knows, change the account's credentials, and look at its requests from there.",
+        from_us(first),
+        from_us(last),
+        float(sum(row["requests"] for row in new)),
+    )
+
+
+def _without_account(tables: Tables) -> Iterator[Finding]:
+    """Yield clients that read or write without an account, from some time on, where nearly all others have one."""
+    rows = [row for row in tables["lineage"] if row["first_us"] and row["topic"] is not None]
+    known = sum(row["requests"] for row in rows if row["principal"] not in (None, _ANONYMOUS))
+    if not rows or known < _MOSTLY * sum(row["requests"] for row in rows):
+        return
+    begin, strangers = min(row["first_us"] for row in rows), defaultdict(list)
+    for row in rows:
+        if row["principal"] == _ANONYMOUS:
+            strangers[row["client_id"]].append(row)
+    for client_id, mine in sorted(strangers.items(), key=str):
+        first, last = min(row["first_us"] for row in mine), max(row["last_us"] for row in mine)
+        if first < begin + limits.ACCOUNT_KNOWN_US:
+            continue
+        near = [row["note"] for row in tables["address"] if row["principal"] == _ANONYMOUS and row["note"]]
+        near = near if len(near) == 1 else []
+        topics, does = sorted({row["topic"] for row in mine}), sorted({_does(row) for row in mine})
+        yield Finding(
+            "strange-program",
+            f"{name_of(client_id)} {' and '.join(does)} {f'topic {topics[0]}' if len(topics) == 1 else f'{len(topics)} topics'} "
+            f"without an account, {from_us(first)} to {from_us(last)}",
+            {
+                "principal": _ANONYMOUS,
+                "client_id": client_id,
+                "address": the_only(near),
+                "topic": the_only(topics),
+                "topics": several(topics),
+                "requests": sum(row["requests"] for row in mine),
+            },
+            equal(principal=_ANONYMOUS, client_id=client_id),
+            "Close the listener without authentication, or deny User:ANONYMOUS; nobody knows who this is.",
+            from_us(first),
+            from_us(last),
+            float(sum(row["requests"] for row in mine)),
+        )
+
+
+def _does(row: Row) -> str:
+    return "writes" if row["api"] == "Produce" else "reads"
+
+
 def _strange(tables: Tables, row: Row, addresses: list[str], libraries: list[str]) -> Finding:
     who = row["client_id"], row["principal"]
     mine = [each for each in tables["lineage"] if (each["client_id"], each["principal"]) == who and each["topic"]]
     topics = sorted({each["topic"] for each in mine})
-    does = sorted({"writes" if each["api"] == "Produce" else "reads" for each in mine})
+    does = sorted({_does(each) for each in mine})
     return Finding(
         "strange-program",
         f"Account {who[1]} was used from another address by {name_of(who[0])[:1].lower() + name_of(who[0])[1:]}, a new program, "
@@ -160,7 +250,7 @@ def offsets_set(tables: Tables) -> Iterator[Finding]:
 
 
 def many_names(tables: Tables) -> Iterator[Finding]:
-    """Find principals that create topics, or use groups, without end."""
+    """Find principals that create topics, or use groups or client ids that are there for minutes only, without end."""
     created: dict[Any, list[Row]] = defaultdict(list)
     for row in tables["change"]:
         if row["api"] == "CreateTopics" and row["error"] is None and row["first_us"]:
@@ -174,6 +264,12 @@ def many_names(tables: Tables) -> Iterator[Finding]:
             used[row["principal"], service_of(row["client_id"])].append(row)
     for (principal, _), rows in sorted(used.items(), key=str):
         yield from _sprawl(principal, rows, sorted({row["group_id"] for row in rows}), ("used", "groups", "JoinGroup"))
+    clients: dict[tuple[Any, Any], list[Row]] = defaultdict(list)
+    for row in tables["software_of"]:
+        if row["client_id"] is not None and row["first_us"] and row["last_us"] - row["first_us"] <= _SHORT_US:
+            clients[row["principal"], service_of(row["client_id"])].append(row)
+    for (principal, _), rows in sorted(clients.items(), key=str):
+        yield from _sprawl(principal, rows, sorted({row["client_id"] for row in rows}), ("used", "client ids", "ApiVersions"))
 
 
 def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, str, str]) -> Iterator[Finding]:
@@ -193,14 +289,16 @@ def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, 
             kind: f"{len(names):,}: {', '.join(name.removeprefix('topic ') for name in names[:3])} ...",
             "an hour": round(len(names) / max((last - first) / _HOUR_US, 1 / 60), 1),
         },
-        f"{equal(principal=principal, api=api)}",
-        "Use a fixed number of topics, with the name in the record's key: each partition costs files and memory."
+        equal(principal=principal) if kind == "client ids" else equal(principal=principal, api=api),
+        "Make one client and keep it: each new one connects, logs in and asks for metadata, and quotas and metrics know its id."
+        if kind == "client ids"
+        else "Use a fixed number of topics, with the name in the record's key: each partition costs files and memory."
         if kind == "topics"
         else "Use one group.id: the offsets of each group are kept for offsets.retention.minutes.",
         from_us(first),
         from_us(last),
         float(len(names)),
-        {api},
+        {api, "SaslHandshake", "SaslAuthenticate", "Metadata"} if kind == "client ids" else {api},
     )
 
 

@@ -20,7 +20,7 @@ _CHARTS = {
     "topics": ("hot-topic", "hot-partition"),
     "clients": (
         *("throttled-client", "changed-client", "leaked-connections", "tiny-batches", "idle-poller", "silent-client"),
-        *("changed-load", "weaker-acks"),
+        *("changed-load", "weaker-acks", "unlike-itself"),
     ),
     "versions": ("old-client",),
     "transactions": ("hanging-transaction", "stuck-transaction", "mostly-aborts"),

@@ -1,0 +1,365 @@
+"""Findings about whatever is unlike itself for some time: what changes together is one finding, the largest change first."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
+from twisted_kafka_spark.findings.general.breaks import Break, breaks
+from twisted_kafka_spark.findings.general.series import CONNECTIONS, OF_EACH_START, Series, every_series
+from twisted_kafka_spark.findings.persons import is_about
+from twisted_kafka_spark.findings.runs import span_of
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Tables
+
+_SAME_TIME = 0.5
+"""The part of the time of two changes that they have in common if they have one cause."""
+_SAME_MINUTES = 25
+"""Or how much both their begins and their ends differ, at most."""
+_TOLD = 0.4
+"""The part of the time of a change and of a finding that they have in common if the finding is about it."""
+_FOLLOW, _MANY = 0.5, 0.6
+"""The part of a change, as a logarithm, that the median of the others has if it is the time of day; the share of the services that
+change together if it is everybody."""
+_FEW_OTHERS = 2
+_NEW_SLOTS, _LEAST_SLOTS, _COSTLY, _LONG_US = 12, 3, 0.4, 200_000.0
+"""The intervals before a client comes and in which it is there, its share of the time that all requests take in the broker, and
+the mean time of its own, if it is costly."""
+_RANKS = ("failed", "aborted", "connections", "requests", "bytes read", "bytes of a write", "records of a write", "empty", "idle")
+"""The measures, the one that says most first; times are after them."""
+_CAUSES = (
+    "silent-client",
+    "absent-broker",
+    "failing-client",
+    "access-denied",
+    "failed-logins",
+    "error-burst",
+    "bulk-read",
+    "bulk-write",
+)
+"""Findings that say why a client's other requests change, too."""
+
+
+@dataclass(slots=True)
+class _Change:
+    series: Series
+    found: Break
+
+    @property
+    def span(self) -> Span:
+        return span_of(self.series.axis, (self.found.first, self.found.last))
+
+    @property
+    def kind(self) -> tuple[str, str, bool]:
+        return *self.series.key, self.found.is_up
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        name = self.series.measure.name
+        place = _RANKS.index(name) if name in _RANKS else len(_RANKS)
+        return place, not self.series.subject.is_service, -abs(self.found.log_factor)
+
+
+def unlike_themselves(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Find services, clients and brokers of which any measure of any API is unlike itself for half an hour or longer.
+
+    What one of the `known` findings says is left out.
+    """
+    every = list(every_series(tables))
+    changes = [_Change(series, found) for series in every for found in breaks(series)]
+    changes = _without_daily(changes, every)
+    for together in _of_one_cause(_of_services(changes)):
+        if _is_enough(together) and not any(_is_told(each, together) for each in known):
+            yield _finding(tables, together)
+
+
+def _without_daily(changes: list[_Change], every: list[Series]) -> list[_Change]:
+    """Return changes without those of numbers of requests and bytes that the other services have, too: it is the time of day."""
+    peers: dict[tuple[str, str], list[Series]] = defaultdict(list)
+    for series in every:
+        if not series.measure.is_mean and series.api != CONNECTIONS and not series.subject.is_broker:
+            peers[series.key].append(series)
+    kept = []
+    for change in changes:
+        series, found = change.series, change.found
+        if not series.measure.is_mean and series.api != CONNECTIONS:
+            others = [_factor(each, found) for each in _of_others(peers[series.key], series)]
+            if len(others) < _FEW_OTHERS:  # nobody else calls this API: compare with their writes
+                others += [_factor(each, found) for each in _of_others(peers["Produce", "requests"], series)]
+            usual = float(np.median(others)) if others else 0.0
+            if usual * found.log_factor > 0 and abs(usual) >= _FOLLOW * abs(found.log_factor):
+                continue
+        kept.append(change)
+    return kept
+
+
+def _of_others(peers: list[Series], series: Series) -> list[Series]:
+    mine = series.subject.service, series.subject.principal
+    return [each for each in peers if (each.subject.service, each.subject.principal) != mine and each.sums.any()]
+
+
+def _factor(series: Series, found: Break) -> float:
+    """Return the logarithm of how many times as much a series has in a part as in the rest."""
+    inside = np.zeros(len(series.sums), np.bool_)
+    inside[found.first : found.last + 1] = True
+    return float(np.log((series.sums[inside].mean() + 0.5) / (series.sums[~inside].mean() + 0.5)))
+
+
+def _common(one: Span, other: Span) -> float:
+    """Return the part of the time of two spans together that is in both."""
+    both = (min(one.last, other.last) - max(one.first, other.first)) / MINUTE + 1
+    return max(both, 0.0) / ((max(one.last, other.last) - min(one.first, other.first)) / MINUTE + 1)
+
+
+def _is_at_once(one: Span, other: Span) -> bool:
+    begins, ends = abs(one.first - other.first), abs(one.last - other.last)
+    return _common(one, other) >= _SAME_TIME or max(begins, ends) <= _SAME_MINUTES * MINUTE
+
+
+def _of_services(changes: list[_Change]) -> list[_Change]:
+    """Return changes without those of clients whose service changes as a whole, and of services in which one client changes."""
+    whole = [each for each in changes if each.series.subject.is_service]
+    single = [each for each in changes if not each.series.subject.is_service]
+
+    def parts(one: _Change) -> list[_Change]:
+        return [
+            each
+            for each in single
+            if each.kind == one.kind and one.series.subject.includes(each.series.subject) and _is_at_once(each.span, one.span)
+        ]
+
+    dropped: set[int] = set()
+    for one in whole:
+        mine = parts(one)
+        if len(mine) == 1 and len(one.series.subject.clients) > 1:
+            dropped.add(id(one))
+        else:
+            dropped.update(id(each) for each in mine)
+    return [each for each in changes if id(each) not in dropped]
+
+
+def _of_one_cause(changes: list[_Change]) -> list[list[_Change]]:
+    """Join changes of one subject at one time, and of one measure and API at one time."""
+    groups: list[list[_Change]] = []
+    for one in sorted(changes, key=lambda each: each.rank):
+        near = [group for group in groups if any(_is_one_cause(one, other) for other in group)]
+        groups = [group for group in groups if not any(group is each for each in near)]
+        groups.append([*(each for group in near for each in group), one])
+    return groups
+
+
+def _is_one_cause(one: _Change, other: _Change) -> bool:
+    mine, others = one.series.subject, other.series.subject
+    is_same = mine.includes(others) or others.includes(mine)
+    return (is_same or one.kind == other.kind) and _is_at_once(one.span, other.span)
+
+
+def _is_enough(together: list[_Change]) -> bool:
+    """Return whether changes are more than a few connections of each client, as after a restart of a broker."""
+    main = min(together, key=lambda each: each.rank)
+    whole = sum(each.found.weight for each in together if each.kind == main.kind)
+    return main.series.api != CONNECTIONS or whole >= limits.CHANGED_REQUESTS_FLOOR
+
+
+def _words(finding: Finding) -> str:
+    return f"{finding.title} {finding.evidence} {' '.join(sorted(finding.explains))}"
+
+
+def _has(words: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", words) is not None
+
+
+def _is_told(finding: Finding, together: list[_Change]) -> bool:
+    """Return whether a finding is about the same subject, at the same time, and names the API or a cause."""
+    first, last = (each if each is None else datetime.datetime.fromisoformat(each) for each in (finding.first, finding.last))
+    main = min(together, key=lambda each: each.rank)
+    if first is None or last is None or _common(Span(first, last, ()), main.span) < _TOLD:
+        return False
+    words = _words(finding)
+    subjects = [each.series.subject for each in together]
+    is_same = any(
+        (subject.is_broker and finding.evidence.get("node") == subject.node)
+        or (not subject.is_broker and subject.principal is not None and _has(words, subject.principal))
+        or any(client is not None and _has(words, client) for client in subject.clients)
+        for subject in subjects
+    )
+    return is_same and (finding.name in _CAUSES or any(each.series.api in words for each in together))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:,.1f}"
+
+
+def _shown(change: _Change, value: float) -> float:
+    """Return a value in the unit of the evidence."""
+    measure = change.series.measure
+    if measure.is_share:
+        return round(value, 3)
+    if measure.unit == "ms":
+        return round(value / 1000, 2)
+    return round(value if measure.is_mean else value * 60 / change.series.axis.step_s, 2)
+
+
+def _did(change: _Change) -> str:
+    """Return what a change is, as the predicate of a sentence."""
+    measure, found = change.series.measure, change.found
+    high, low = max(found.before, found.after), min(found.before, found.after)
+    factor = _number(high / low) if low > high / 1000 else "more than a thousand"
+    if measure.name == "requests" and low <= high / 1000:
+        return f"{'began' if found.is_up else 'ceased'} to send {change.series.api} requests"
+    pattern = measure.up if found.is_up else measure.down
+    return pattern.format(factor=factor, api=change.series.api, share=f"{found.after:.0%}")
+
+
+def _who(together: list[_Change], main: _Change) -> str:
+    subjects = list(dict.fromkeys(each.series.subject for each in together if each.kind == main.kind))
+    if main.series.subject.is_broker:
+        nodes = sorted({each.node for each in subjects if each.node is not None})
+        where = "the broker" if not nodes else f"broker {nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} brokers"
+        return f"{main.series.api} requests to {where}"
+    clients = sorted({str(client) for each in subjects for client in each.clients})
+    if len(clients) == 1:
+        return name_of(main.series.subject.clients[0])
+    principals = sorted({str(each.principal) for each in subjects})
+    return f"{len(clients)} clients" + (f" of {principals[0]}" if len(principals) == 1 else "")
+
+
+def _finding(tables: Tables, together: list[_Change]) -> Finding:
+    main = min(together, key=lambda each: each.rank)
+    series, found = main.series, main.found
+    alike = [each for each in together if each.kind == main.kind]
+    span = Span(min(each.span.first for each in alike), max(each.span.last for each in alike), ())
+    subjects = list(dict.fromkeys(each.series.subject for each in alike))
+    clients = sorted({client for each in subjects for client in each.clients}, key=str)
+    principals = sorted({each.principal for each in subjects if each.principal is not None})
+    nodes = sorted({each.node for each in subjects if each.node is not None})
+    others = sorted({_also(each) for each in together if each.kind != main.kind} - {_also(main)})
+    unit = "share" if series.measure.is_share else "ms" if series.measure.unit == "ms" else _per(main)
+    errors, at = _errors(tables, clients, nodes, series.api, span) if series.measure.name == "failed" else ([], [])
+    nodes = nodes or at
+    because = (f" with {errors[0]}" if errors else "") + (f" in broker {at[0]}" if at and len(tables.grids.nodes.names) > 1 else "")
+    conditions = [equal(api=series.api)] if series.api != CONNECTIONS else []
+    conditions += (
+        [equal(client_id=clients[0])] if len(clients) == 1 else [equal(principal=principals[0])] if len(principals) == 1 else []
+    )
+    conditions += [f"node = {nodes[0]}"] if len(nodes) == 1 else []
+    topics = _topics(tables, clients, principals, series.api)
+    return Finding(
+        "unlike-itself",
+        f"{_who(together, main)} {_did(main)}{because}, {text(span.first)} to {text(span.last)}",
+        {
+            "api": series.api if series.api != CONNECTIONS else None,
+            "measure": series.measure.name,
+            "also": ", ".join(others[:6]) or None,
+            "error": the_only(errors),
+            "errors": several(errors),
+            "client_id": the_only(clients),
+            "clients": several([str(each) for each in clients]),
+            "principal": the_only(principals),
+            "principals": several(principals),
+            "node": the_only(nodes),
+            "brokers": several([str(each) for each in nodes]),
+            "group_id": _group(tables, clients, principals),
+            "topic": the_only(topics),
+            "topics": several(topics),
+            f"{unit} before": _shown(main, found.before),
+            f"{unit} after": _shown(main, found.after),
+            "minutes": (span.last - span.first) // MINUTE + 1,
+        },
+        " AND ".join([*conditions, span.where]),
+        "Ask what changed then: a deployment, a setting, the data, a service behind it, or the network. --compare shows the rest.",
+        text(span.first),
+        text(span.last),
+        float(sum(each.found.weight for each in alike)),
+        {each for one in together for each in ((one.series.api,) if one.series.api != CONNECTIONS else OF_EACH_START)},
+        impact=f"{found.weight:,.0f} requests",
+    )
+
+
+def _also(change: _Change) -> str:
+    return f"{change.series.api} {change.series.measure.name} {'up' if change.found.is_up else 'down'}"
+
+
+def _per(change: _Change) -> str:
+    measure = change.series.measure
+    return measure.name if measure.is_mean else f"{measure.unit} a minute"
+
+
+def _errors(tables: Tables, clients: list[Any], nodes: list[int], api: str, span: Span) -> tuple[list[str], list[int]]:
+    """Return the errors of these clients' requests in a span, the most frequent first, and the broker of nearly all."""
+    rows = tables.grids.failures
+    first, last = rows.axis.place(span.first), rows.axis.place(span.last)
+    wanted = (rows.minute >= first) & (rows.minute <= last)
+    wanted &= rows.where("client_id", *clients) if clients else rows.where("node", *nodes)
+    mine = rows.chosen(wanted & rows.where("api", api))
+
+    def main(key: str, least: float) -> list[Any]:
+        top = mine.top(key)
+        return [name[0] for name, count in top if name[0] is not None and count >= least * sum(each[1] for each in top)]
+
+    return main("error", 0.1), main("node", 0.8)
+
+
+def _topics(tables: Tables, clients: list[Any], principals: list[str], api: str) -> list[str]:
+    names = set(clients)
+    mine = [row for row in tables["lineage"] if row["client_id"] in names and row["principal"] in principals and row["topic"]]
+    mine = [row for row in mine if row["api"] == api] or mine
+    return sorted({row["topic"] for row in mine})
+
+
+def _group(tables: Tables, clients: list[Any], principals: list[str]) -> str | None:
+    names = set(clients)
+    groups = {row["group_id"] for row in tables["member"] if row["client_id"] in names and row["principal"] in principals}
+    groups |= {row["group_id"] for row in tables["lineage"] if row["client_id"] in names and row["principal"] in principals}
+    groups -= {None}
+    return next(iter(groups)) if len(groups) == 1 else None
+
+
+def costly(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Find clients that come and take most of the handlers' time with few requests, each of which takes long."""
+    grid = tables.grids.persons
+    whole = grid["local_us"].sum(0) if grid.names else np.zeros(0)
+    for row, (client_id, principal, api) in enumerate(grid.names):
+        taken, requests = grid["local_us"][row], grid["requests"][row]
+        places = np.flatnonzero(requests)
+        inside = slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
+        is_new = len(places) and inside.start >= _NEW_SLOTS and inside.stop - inside.start >= _LEAST_SLOTS
+        count, mine = requests[inside].sum(), taken[inside].sum()
+        if not is_new or count < limits.FAILURES_FLOOR or mine < max(_COSTLY * whole[inside].sum(), _LONG_US * count):
+            continue
+        span = span_of(grid.axis, (inside.start, inside.stop - 1))
+        if any(is_about(each, (client_id, principal), span) and api in _words(each) for each in known):
+            continue
+        share = mine / max(whole[inside].sum(), 1)
+        yield Finding(
+            "unlike-itself",
+            f"{name_of(client_id)} came and took {share:.0%} of the time of all requests with {api} requests of "
+            f"{mine / count / 1e6:,.1f} s each, {text(span.first)} to {text(span.last)}",
+            {
+                "api": api,
+                "measure": "local time",
+                "client_id": client_id,
+                "principal": principal,
+                "requests": int(count),
+                "mean ms": round(mine / count / 1000),
+                "share of the time": round(share, 3),
+                "minutes": (span.last - span.first) // MINUTE + 1,
+            },
+            f"{equal(client_id=client_id, api=api)} AND {span.where}",
+            "Let it ask less often, or for less: each of these requests keeps a handler busy for as long.",
+            text(span.first),
+            text(span.last),
+            float(mine / 1e6),
+            {api},
+            impact=f"{mine / 1e6:,.0f} s of the handlers' time",
+        )

@@ -1,0 +1,187 @@
+"""Findings about what no named detector knows: services, clients and brokers that are unlike themselves for some time."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+from tests.spark.access_lines import PHASES, line, topic
+from tests.spark.moments import at
+from tests.spark.searched import HOURS, findings, named, steady
+from twisted_kafka_spark.findings.finding import Finding
+
+DAY = range(HOURS * 60)
+INSIDE = range(180, 270)
+CALM = [text for name in ("calm", "quiet", "still") for text in steady(DAY, each=1, client_id=name)]
+
+
+def fetches(minutes: range, size: int, client_id: str = "reader-0", **changes: Any) -> list[str]:
+    return steady(minutes, "Fetch", client_id=client_id, **({"topics": [topic("orders", 0) | {"bytes": size}]} | changes))
+
+
+def apart(inside: range, do: Any) -> list[str]:
+    """Return what is done in the minutes of the day outside of some."""
+    return [*do(range(inside.start)), *do(range(inside.stop, HOURS * 60))]
+
+
+def unlike(lines: list[str]) -> list[Finding]:
+    return [each for each in findings(lines) if each.name == "unlike-itself"]
+
+
+def test_a_reader_that_gets_nothing_any_more_is_named() -> None:
+    found = named(CALM + apart(INSIDE, lambda minutes: fetches(minutes, 40_000)) + fetches(INSIDE, 0), "unlike-itself")
+    assert (found.evidence["client_id"], found.evidence["topic"], found.evidence["measure"]) == ("reader-0", "orders", "bytes read")
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T04:29Z")
+    assert "fewer bytes" in found.title
+
+
+def test_errors_of_a_protocol_are_named_if_they_last_and_so_is_their_broker() -> None:
+    lines = CALM + [text for node in (1, 2) for text in fetches(DAY, 4000, node=node)]
+    lost: dict[str, Any] = {"error": "FETCH_SESSION_ID_NOT_FOUND", "topics": []}
+    found = named(lines + fetches(INSIDE, 0, node=2, **lost), "unlike-itself")
+    assert (found.evidence["error"], found.evidence["node"]) == ("FETCH_SESSION_ID_NOT_FOUND", 2)
+    assert found.evidence["share after"] == 0.5
+
+
+def test_responses_that_grow_for_everybody_are_one_finding() -> None:
+    def asks(minutes: range, size: int) -> list[str]:
+        return [text for name in "abcdef" for text in steady(minutes, "Metadata", each=1, client_id=name, response_bytes=size)]
+
+    (found,) = unlike(apart(INSIDE, lambda minutes: asks(minutes, 900)) + asks(INSIDE, 90_000))
+    assert found.evidence["clients"] == "6: a, b, c"
+    assert "larger Metadata responses" in found.title
+
+
+def test_a_client_that_begins_something_else_is_named_and_a_new_client_is_not() -> None:
+    lines = CALM + fetches(DAY, 4000)
+    assert unlike(lines + steady(INSIDE, each=3, client_id="nightly")) == []
+    (found,) = unlike(lines + steady(INSIDE, "ListOffsets", each=3, client_id="reader-0"))
+    assert "Client reader-0 began to send ListOffsets requests" in found.title
+
+
+def test_many_clients_that_connect_again_at_once_are_named() -> None:
+    lines = [text for n in range(12) for text in steady(DAY, each=1, client_id=f"{'abcdefghijkl'[n]}", connection=f"c{n}")]
+    for n in range(12):
+        lines += [
+            line("ApiVersions", 0, time=at(200 + k // 6, 5 + k % 6), topics=[], client_id="abcdefghijkl"[n], connection=f"c{n}-{k}")
+            for k in range(30)
+        ]
+    (found,) = [each for each in unlike(lines) if each.evidence["measure"] == "connections"]
+    assert "12 clients of User:ANONYMOUS opened" in found.title
+    assert found.first is not None
+    assert found.first.endswith("03:20Z")
+
+
+def test_what_everybody_does_is_the_time_of_day() -> None:
+    lines = [text for name in ("a", "b", "c", "d") for text in steady(DAY, each=1, client_id=name)]
+    lines += [text for name in ("a", "b", "c", "d") for text in steady(INSIDE, each=9, client_id=name)]
+    assert unlike(lines) == []
+
+
+def test_what_a_named_finding_says_is_not_said_again() -> None:
+    lines = (
+        CALM + apart(INSIDE, lambda minutes: steady(minutes, each=1, client_id="busy")) + steady(INSIDE, each=30, client_id="busy")
+    )
+    found = findings(lines)
+    assert [each.name for each in found if each.evidence.get("client_id") == "busy"] in (["changed-load"], ["traffic-peak"])
+
+
+def test_a_broker_that_stands_still_once_is_named() -> None:
+    waited: dict[str, Any] = PHASES | {"request_queue_us": 90_000_000}
+    lines = []
+    for node in (1, 2):
+        lines += steady(range(60), each=12, client_id="app", node=node) + steady(
+            range(62, 120), each=12, client_id="app", node=node
+        )
+        lines += steady(range(62, 63), each=24, client_id="app", node=node, **waited)
+    found = named(lines, "busy-threads")
+    assert "all brokers once" in found.title
+    assert found.first == "2026-11-21T01:00Z"
+
+
+def test_a_client_that_comes_with_costly_requests_is_named_and_its_broker_is_not_slow() -> None:
+    slow: dict[str, Any] = PHASES | {"local_us": 3_000_000}
+    lines = [text for name in "abcdef" for text in steady(DAY, each=2, client_id=name)]
+    found = findings(lines + steady(INSIDE, "DescribeLogDirs", each=1, client_id="watch", topics=[], **slow))
+    (costly,) = [each for each in found if each.name == "unlike-itself"]
+    assert (costly.evidence["client_id"], costly.evidence["api"], costly.first) == ("watch", "DescribeLogDirs", "2026-11-21T03:00Z")
+    assert not [each for each in found if "paused" in each.title]
+
+
+def test_client_ids_without_end_are_named() -> None:
+    lines = CALM + [
+        line("ListOffsets", 0, time=at(60 + n), topics=[], client_id=f"console-{n}", principal="User:web") for n in range(60)
+    ]
+    found = named(lines, "many-names")
+    assert (found.evidence["principal"], found.evidence["client ids"]) == ("User:web", "60: console-0, console-1, console-10 ...")
+
+
+def test_an_account_that_is_used_from_a_public_address_is_named() -> None:
+    def by(address: str, minutes: range) -> list[str]:
+        return steady(minutes, client_id="app", principal="User:app", connection=f"10.0.0.1:9092-{address}:40000-1")
+
+    assert [
+        each for each in findings(CALM + by("10.1.1.1", DAY) + by("10.3.1.1", range(200, 201))) if each.name == "strange-program"
+    ] == []
+    found = named(CALM + by("10.1.1.1", DAY) + by("185.220.4.7", range(200, 201)), "strange-program")
+    assert (found.evidence["principal"], found.evidence["address"], found.first) == ("User:app", "185.220.4.7", "2026-11-21T03:20Z")
+
+
+def test_a_reader_without_an_account_is_named() -> None:
+    lines = [text for n in range(9) for text in steady(DAY, client_id=f"app-{n}", principal="User:app")]
+    lines += fetches(range(200, 300), 900, "consumer-1", principal="User:ANONYMOUS")
+    found = named(lines, "strange-program")
+    assert (found.evidence["client_id"], found.evidence["topic"]) == ("consumer-1", "orders")
+    assert "without an account" in found.title
+
+
+def changes(client: str, minutes: range, api: str = "IncrementalAlterConfigs") -> list[str]:
+    about = [{"type": "topic", "name": "orders"}]
+    fields = {"topics": [], "v": 2, "resources": about, "client_id": client, "principal": f"User:{client}"}
+    return [text for minute in minutes for text in steady(range(minute, minute + 1), api, each=1, **fields)]
+
+
+def test_two_tools_that_set_the_same_in_turns_are_named() -> None:
+    lines = CALM + changes("operator", range(10, 350, 10)) + changes("gitops", range(15, 355, 10))
+    found = named(lines, "cluster-change")
+    assert (found.evidence["topic"], found.evidence["principals"]) == ("orders", "User:gitops, User:operator")
+    assert "in turns, 68 times" in found.title
+
+
+def test_a_tool_that_watches_the_partitions_that_it_moves_is_no_finding() -> None:
+    move = changes("cruise-control", range(100, 101), "AlterPartitionReassignments")
+    asks = steady(
+        range(101, 120), "ListPartitionReassignments", client_id="cruise-control", principal="User:cruise-control", topics=[]
+    )
+    assert "cluster-change" in {each.name for each in findings(CALM + move)}
+    assert "cluster-change" not in {each.name for each in findings(CALM + move + asks)}
+
+
+def test_only_an_older_version_of_a_library_is_a_finding() -> None:
+    def with_version(minutes: range, version: str) -> list[str]:
+        return steady(minutes, client_id="app-1", software_version=version)
+
+    before, after = range(180), range(180, 360)
+    assert "changed-client" not in {each.name for each in findings(with_version(before, "2.9.1") + with_version(after, "2.10.0"))}
+    assert "changed-client" in {each.name for each in findings(with_version(before, "2.10.0") + with_version(after, "2.9.1"))}
+
+
+def test_a_job_that_does_not_run_any_more_is_named_and_one_that_runs_is_not() -> None:
+    def runs(end: int) -> list[str]:
+        return [text for minute in range(7, end, 15) for text in steady(range(minute, minute + 1), each=5, client_id="import")]
+
+    found = named(CALM + runs(200), "silent-client")
+    assert (found.evidence["client_id"], found.evidence["minutes between runs"]) == ("import", 15.0)
+    assert found.first == "2026-11-21T03:08Z"
+    assert "silent-client" not in {each.name for each in findings(CALM + runs(HOURS * 60))}
+
+
+def test_a_writer_that_saves_its_writes_up_is_named() -> None:
+    lines = CALM + apart(range(120, 300), lambda minutes: steady(minutes, each=2, client_id="saver"))
+    lines += [text for minute in range(120, 300, 12) for text in steady(range(minute, minute + 1), each=24, client_id="saver")]
+    found = named(lines, "unlike-itself")
+    assert (found.evidence["client_id"], found.evidence["measure"]) == ("saver", "idle")
+    assert found.first is not None
+    assert "2026-11-21T01:55Z" <= found.first <= "2026-11-21T02:10Z"
