@@ -185,3 +185,38 @@ def test_a_writer_that_saves_its_writes_up_is_named() -> None:
     assert (found.evidence["client_id"], found.evidence["measure"]) == ("saver", "idle")
     assert found.first is not None
     assert "2026-11-21T01:55Z" <= found.first <= "2026-11-21T02:10Z"
+
+
+def test_what_changes_slowly_is_named_from_its_beginning() -> None:
+    lines = CALM + fetches(range(200), 4000, each=6) + fetches(range(270, 360), 4000, each=6)
+    lines += [
+        text for minute in range(200, 270) for text in fetches(range(minute, minute + 1), 4000, each=max(0, (270 - minute) // 12))
+    ]
+    found = [each for each in findings(lines) if each.evidence.get("client_id") == "reader-0" and each.first is not None]
+    assert found
+    assert "2026-11-21T03:15Z" <= str(found[0].first) <= "2026-11-21T03:35Z"
+    assert str(found[0].last)[:14] == "2026-11-21T04:"
+
+
+def test_a_loss_now_and_then_all_day_is_one_finding() -> None:
+    fails: dict[str, Any] = {"error": "CORRUPT_MESSAGE", "topics": [topic("orders", 0, "CORRUPT_MESSAGE")]}
+    lines = CALM + steady(DAY, client_id="app")
+    for minute in (20, 32, 44, 56, 70, 80, 92, 104, 165, 178, 190, 200, 270, 282, 295, 310):
+        lines += steady(range(minute, minute + 1), each=1, client_id="app", **fails)
+    found = named(lines, "failing-client")
+    assert (found.first, found.last) == ("2026-11-21T00:20Z", "2026-11-21T05:10Z")
+
+
+def test_a_topic_that_somebody_created_is_no_wrong_name() -> None:
+    def begins(name: str) -> list[str]:
+        return steady(DAY, client_id="app") + steady(range(200, 300), client_id="app", topics=[topic(name, 3)])
+
+    asked = [{"type": "topic", "name": "orders.v2"}]
+    makes = steady(range(190, 191), "CreateTopics", each=1, v=2, topics=[], resources=asked, client_id="gitops")
+    assert "new-topic" in {each.name for each in findings(CALM + begins("order"))}
+    assert "new-topic" not in {each.name for each in findings(CALM + begins("orders.v2") + makes)}
+
+
+def test_a_program_of_office_hours_is_not_silent() -> None:
+    assert "silent-client" not in {each.name for each in findings(CALM + steady(range(80, 290), client_id="desk"))}
+    assert "silent-client" in {each.name for each in findings(CALM + steady(range(290), client_id="desk"))}

@@ -24,6 +24,8 @@ _STEADY_APIS = ("Produce", "Fetch", "OffsetCommit")
 """The APIs whose absence says something."""
 _DENSE = 0.9
 """The share of the slots with requests of a client that sends them at random times, which a steady client has at least."""
+_OFF_HOURS = 0.75
+"""How many times as long as at the end a client that has its hours is not there at the beginning."""
 _SOON = 6
 """Slots before and after the begin of a silence in which other instances do more if they replace the silent one."""
 _TOGETHER = 10 * MINUTE
@@ -81,8 +83,10 @@ def _silence(grid: Grid, row: int) -> _Silence | None:
     usual = float(before.mean()) if len(before) else 0.0
     dense = _DENSE * (1 - math.exp(-usual))  # the share of slots in which requests at random times would be
     was_there = len(counts) - int(active[0]) - length if has_ended else run[0] - int(active[0])
+    is_of_hours = not has_ended and active[0] >= _OFF_HOURS * length  # it was off for as long before it came
     is_steady = (
-        len(before) >= limits.STEADY_SLOTS
+        not is_of_hours
+        and len(before) >= limits.STEADY_SLOTS
         and (before > 0).mean() >= dense
         and before[-_SOON:].mean() >= usual / 2
         and sum(others) <= (1 - dense) * (len(counts) - active[0])

@@ -31,6 +31,7 @@ _SAME = 0.6
 """The share of a finding's minutes, or requests, that another one must have to be about the same."""
 _SHORT_GAP, _LONG_GAP = 15, 45
 """Minutes without a failed request that do not end a run: of an error that may pass, and of a refusal or a loss."""
+_GAP_FACTOR, _LONGEST_GAP = 8, 240
 _FAMILIES: tuple[tuple[str, ...], ...] = (
     ("NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "REPLICA_NOT_AVAILABLE"),
     ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
@@ -215,7 +216,7 @@ def _runs_of(family: tuple[str, ...], rows: Failures, persons: Grid) -> Iterator
     is_refusal, is_loss = family[0] in REFUSALS, family[0] in limits.LOSSES
     is_expected = not limits.EXPECTED_ERRORS.isdisjoint(family)
     counts = rows.per_minute()
-    for run in runs(counts > 0, _LONG_GAP if is_refusal or is_loss else _SHORT_GAP):
+    for run in runs(counts > 0, _longest_gap(counts) if is_refusal or is_loss else _SHORT_GAP):
         requests, minutes = int(counts[run[0] : run[1] + 1].sum()), run[1] - run[0] + 1
         inside = rows.chosen((rows.minute >= run[0]) & (rows.minute <= run[1]))
         is_long = minutes >= limits.FAILING_MINUTES and requests >= _floor(family)
@@ -228,6 +229,12 @@ def _runs_of(family: tuple[str, ...], rows: Failures, persons: Grid) -> Iterator
         span = span_of(rows.axis, run, tuple(counts[run[0] : run[1] + 1].tolist()))
         error = inside.top("error")[0][0][0]
         yield _Failing(error, span, requests, inside, tuple(name[0] for name, _ in inside.top("api")))
+
+
+def _longest_gap(counts: Any) -> int:
+    """Return the minutes without a failed request that do not end a run: several times as many as usual between two of them."""
+    between = np.diff(np.flatnonzero(counts))
+    return int(min(max(_LONG_GAP, _GAP_FACTOR * np.median(between)), _LONGEST_GAP)) if len(between) else _LONG_GAP
 
 
 def _requests(persons: Grid, rows: Failures, run: Run) -> float:

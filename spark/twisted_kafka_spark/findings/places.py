@@ -17,7 +17,7 @@ from twisted_kafka_spark.findings.runs import median, minute_of, rolling, runs, 
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
-    from twisted_kafka_spark.cells.grids import Grid
+    from twisted_kafka_spark.cells.grids import Grid, Matrix
     from twisted_kafka_spark.findings.runs import Values
     from twisted_kafka_spark.views import Row, Tables
 
@@ -437,9 +437,7 @@ def _is_mixture(grid: Grid, phase: str, one: _Slowness) -> bool:
         return False
     rows = [row for row, name in enumerate(grid.names) if _is_counted(name[2], phase, one.series.api)]
     inside = slice(grid.axis.place(one.span.first), grid.axis.place(one.span.last) + 1)
-    requests, taken = grid["requests"][rows], grid[phase][rows]
-    within, taken_within = requests[:, inside].sum(1), taken[:, inside].sum(1)
-    without, taken_without = requests.sum(1) - within, taken.sum(1) - taken_within
+    (within, without), (taken_within, taken_without) = (_parts(grid[each], inside, rows) for each in ("requests", phase))
     known = without >= _CLIENT_REQUESTS
     usual = np.divide(taken_without, without, out=np.zeros(len(rows)), where=known)
     apis = np.array([grid.names[row][2] for row in rows])
@@ -450,6 +448,12 @@ def _is_mixture(grid: Grid, phase: str, one: _Slowness) -> bool:
     return bool(more < _OF_MIXTURE * taken_within.sum())
 
 
+def _parts(matrix: Matrix, inside: slice, rows: list[int]) -> tuple[Values, Values]:
+    """Return the sums of rows inside and outside of some columns."""
+    within = matrix[:, inside].sum(1)[rows]
+    return within, matrix.sum(1)[rows] - within
+
+
 def _is_of_few(grid: Grid, phase: str, one: _Slowness) -> bool:
     """Return whether in a short span, requests of a few clients alone took longer: some are always slow."""
     series = one.series
@@ -457,10 +461,9 @@ def _is_of_few(grid: Grid, phase: str, one: _Slowness) -> bool:
         return False
     inside = slice(grid.axis.place(one.span.first), grid.axis.place(one.span.last) + 1)
     rows = [row for row, name in enumerate(grid.names) if _is_counted(name[2], phase, series.api)]
-    requests, taken = grid["requests"][rows], grid[phase][rows]
-    within, without = requests[:, inside].sum(1), requests.sum(1) - requests[:, inside].sum(1)
-    usual = np.divide(taken.sum(1) - taken[:, inside].sum(1), without, out=np.zeros(len(rows)), where=without > 0)
-    slower = taken[:, inside].sum(1) > _LONGER * usual * within
+    (within, without), (taken_within, taken_without) = (_parts(grid[each], inside, rows) for each in ("requests", phase))
+    usual = np.divide(taken_without, without, out=np.zeros(len(rows)), where=without > 0)
+    slower = taken_within > _LONGER * usual * within
     return bool(within[slower].sum() < _OF_SEVERAL * within.sum())
 
 

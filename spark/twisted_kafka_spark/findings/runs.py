@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     Values = np.ndarray[Any, np.dtype[np.float64]]
     Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
+_WINDOW, _MOST_OF_THE_TIME, _BEYOND, _LEAST_BEYOND = 6, 0.75, 2.0, 0.08
+"""The intervals of a window, and how much they are beyond others: as a factor of how far these are from the usual most of the
+time, and as a part of the change."""
 Run = tuple[int, int]
 """The first and the last interval."""
 
@@ -50,6 +53,30 @@ def rolling(values: Values, width: int) -> Values:
     sums = np.cumsum(padded)
     found: Values = sums[width:] - sums[:-width]
     return found
+
+
+def widened(values: Values, run: Run, least: int = 0) -> Run:
+    """Return a run with the intervals around it in which values, on average over a window, are still beyond all others.
+
+    What changes slowly is unlike itself long before it is so by much. The intervals before `least` are left out.
+    """
+    inside = np.zeros(len(values), np.bool_)
+    inside[run[0] : run[1] + 1] = True
+    outside = np.flatnonzero(~inside)
+    outside = outside[outside >= least]
+    if len(outside) < 2 * _WINDOW:
+        return run
+    base, middle = median(values[outside]), median(values[inside])
+    steady = rolling(values, _WINDOW) / _WINDOW
+    noise = float(np.quantile(np.abs(steady[outside] - base), _MOST_OF_THE_TIME))
+    limit = max(_BEYOND * noise, _LEAST_BEYOND * abs(middle - base))
+    up = 1.0 if middle > base else -1.0
+    first, last = run
+    while first - _WINDOW >= least and up * (values[first - _WINDOW : first].mean() - base) > limit:
+        first -= 1
+    while last + _WINDOW < len(values) and up * (values[last + 1 : last + 1 + _WINDOW].mean() - base) > limit:
+        last += 1
+    return first, last
 
 
 def span_of(axis: Axis, run: Run, values: tuple[float, ...] = ()) -> Span:

@@ -14,7 +14,7 @@ from twisted_kafka_spark.findings.absent import service_of
 from twisted_kafka_spark.findings.detectors import name_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
 from twisted_kafka_spark.findings.persons import is_about, span_of_client, topics_of
-from twisted_kafka_spark.findings.runs import Run, median, rolling, runs
+from twisted_kafka_spark.findings.runs import Run, median, rolling, runs, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Grid
@@ -148,7 +148,7 @@ def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
             found = segment(np.log1p(counts[begin : len(counts) - 1]), limits.CHANGED_SLOTS, limits.CHANGED_FACTOR)
             if found is None:
                 continue
-            run = found[0] + begin, found[1] + begin
+            run = widened(np.log1p(counts[: len(counts) - 1]), (found[0] + begin, found[1] + begin), begin)
             inside = np.zeros(len(counts), np.bool_)
             inside[run[0] : run[1] + 1] = True
             outside = ~inside

@@ -303,8 +303,14 @@ def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, 
 
 
 def new_topics(tables: Tables) -> Iterator[Finding]:
-    """Find clients that have written other topics for hours, and begin to write a topic that nobody has used before."""
+    """Find clients that have written other topics for hours, and begin to write one that nobody has used before, or created."""
     used: dict[str, int] = {}
+    created = {
+        part.removeprefix("topic ")
+        for row in tables["change"]
+        if row["api"] == "CreateTopics" and row["error"] is None
+        for part in (row["note"] or "").split(", ")
+    }
     by_client: dict[tuple[Any, Any], list[Row]] = defaultdict(list)
     for row in tables["lineage"]:
         if row["topic"] is None or not row["first_us"]:
@@ -318,7 +324,7 @@ def new_topics(tables: Tables) -> Iterator[Finding]:
         for row in rows:
             is_new = row["first_us"] >= begin + limits.ACCOUNT_KNOWN_US and row["first_us"] <= used[row["topic"]] + _MINUTE_US
             before = [each for each in rows if each["first_us"] < begin + limits.ACCOUNT_KNOWN_US]
-            if is_new and sum(each["requests"] for each in before) >= limits.STEADY_SLOTS:
+            if is_new and row["topic"] not in created and sum(each["requests"] for each in before) >= limits.STEADY_SLOTS:
                 begun[row["topic"], principal].append((client_id, row, sorted({each["topic"] for each in before})))
     for (topic, principal), found in sorted(begun.items(), key=str):
         rows = [row for _, row, _ in found]

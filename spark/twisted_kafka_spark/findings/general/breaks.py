@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.runs import median
+from twisted_kafka_spark.findings.runs import median, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.findings.general.series import Series
@@ -120,8 +120,11 @@ class _Blocks:
         series, sums = self._series, self._series.sums
         first, last = part[0] * SLOTS, min((part[1] + 1) * SLOTS, len(sums)) - 1
         within, without = median(self._values[part[0] : part[1] + 1]), self._outside(part)
-        above = self._of(sums, series.requests, 1) > (within + without) / 2
+        values = self._of(sums, series.requests, 1)
+        above = values > (within + without) / 2
         first, last = _moved(above if within > without else ~above, first, last)
+        if not series.measure.is_mean and series.measure.name != "connections":
+            first, last = widened(values, (first, last), series.begins)
         inside = np.zeros(len(sums), np.bool_)
         inside[first : last + 1] = True
         outside = ~inside

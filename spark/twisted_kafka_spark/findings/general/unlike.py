@@ -29,8 +29,8 @@ _SAME_MINUTES = 25
 _TOLD = 0.4
 """The part of the time of a change and of a finding that they have in common if the finding is about it."""
 _FOLLOW, _MANY = 0.5, 0.6
-"""The part of a change, as a logarithm, that the median of the others has if it is the time of day; the share of the services that
-change together if it is everybody."""
+"""The part of a change, as a logarithm, that the median of the others has if it is the time of day; the share of the clients that
+change together if it is the broker."""
 _FEW_OTHERS = 2
 _NEW_SLOTS, _LEAST_SLOTS, _COSTLY, _LONG_US = 12, 3, 0.4, 200_000.0
 """The intervals before a client comes and in which it is there, its share of the time that all requests take in the broker, and
@@ -247,7 +247,9 @@ def _finding(tables: Tables, together: list[_Change]) -> Finding:
     unit = "share" if series.measure.is_share else "ms" if series.measure.unit == "ms" else _per(main)
     errors, at = _errors(tables, clients, nodes, series.api, span) if series.measure.name == "failed" else ([], [])
     nodes = nodes or at
-    because = (f" with {errors[0]}" if errors else "") + (f" in broker {at[0]}" if at and len(tables.grids.nodes.names) > 1 else "")
+    because = f" with {errors[0]}" if errors else ""
+    if series.measure.name == "failed" and not series.subject.is_broker:
+        because += _where(tables, at, series.api, clients)
     conditions = [equal(api=series.api)] if series.api != CONNECTIONS else []
     conditions += (
         [equal(client_id=clients[0])] if len(clients) == 1 else [equal(principal=principals[0])] if len(principals) == 1 else []
@@ -284,6 +286,19 @@ def _finding(tables: Tables, together: list[_Change]) -> Finding:
         {each for one in together for each in ((one.series.api,) if one.series.api != CONNECTIONS else OF_EACH_START)},
         impact=f"{found.weight:,.0f} requests",
     )
+
+
+def _where(tables: Tables, at: list[int], api: str, clients: list[Any]) -> str:
+    """Return which broker it was, if it was one, or all of them if most clients have the same."""
+    brokers, every = (
+        {name[0] for name in tables.grids.nodes.names},
+        {name[0] for name in tables.grids.persons.names if name[2] == api},
+    )
+    if len(brokers) > 1 and at:
+        return f" in broker {at[0]}"
+    if len(clients) < _MANY * len(every):
+        return ""
+    return " in all brokers" if len(brokers) > 1 else " in the broker"
 
 
 def _also(change: _Change) -> str:
