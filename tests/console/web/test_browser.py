@@ -1,5 +1,6 @@
 """The console in Chromium: every page in light and dark, narrow and wide; keyboard, live parts, changes, a login."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ GUARDED = (
     "/change?action=set-quota&user=alice&key=consumer_byte_rate&value=1000",
 )
 
+
+LIVE = re.compile("^Live$")
 
 CHANGES = (
     {"action": "create-topic", "topic": "invoices", "partitions": "2"},
@@ -140,13 +143,14 @@ def test_an_open_page_goes_on_after_a_restart_of_its_broker(browser: Any, tmp_pa
     broker.start()
     with page_of(browser, str(broker.console_url), expected="net::ERR_") as page:
         page.goto("/topics")
-        page.wait_for_function("document.getElementById('live-text').textContent === 'Live'")
+        state = page.locator("#live-text")
+        state.filter(has_text=LIVE).wait_for()
         broker.stop()
-        page.wait_for_function("document.getElementById('live-text').textContent.startsWith('Connecting')")
+        state.filter(has_text="Connecting").wait_for()
         broker = twisted_kafka.Broker(settings, data_dir=tmp_path)
         broker.start()
         try:
-            page.wait_for_function("document.getElementById('live-text').textContent === 'Live'")
+            state.filter(has_text=LIVE).wait_for()
             make_topic(session_in(broker), "born-after")
             page.get_by_role("link", name="born-after").wait_for()
         finally:
