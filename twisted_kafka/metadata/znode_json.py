@@ -1,7 +1,8 @@
 """The JSON of the metadata tree's nodes, as Kafka writes it."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -23,7 +24,7 @@ def reading(kind: str) -> Iterator[None]:
         yield
     except BadNodeError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadNodeError(f"not a {kind} node: {error!r}") from error
 
 
@@ -36,11 +37,9 @@ def int32(value: object) -> int:
     return value
 
 
-def int32_list(value: object) -> list[int]:
-    """Return a list of such numbers; raises TypeError, ValueError."""
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r:.100} is not a list")
-    return [int32(each) for each in value]
+def int32_list(value: Iterable[int]) -> list[int]:
+    """Return a list of such numbers; raises TypeError, OverflowError."""
+    return list(array("i", value))
 
 
 def text(value: object) -> str:
@@ -64,9 +63,9 @@ def mapping(value: object, read: Callable[[object], _T]) -> dict[str, _T]:
     return {key: read(each) for key, each in value.items()}
 
 
-def by_number(lists: Mapping[str, object]) -> dict[int, list[int]]:
-    """Return lists of broker ids with their keys, which are strings in JSON, as numbers; raises TypeError, ValueError."""
-    return {int32(int(key)): int32_list(value) for key, value in lists.items()}
+def by_number(lists: Mapping[str, Iterable[int]]) -> dict[int, list[int]]:
+    """Return lists of broker ids by their keys, which are strings in JSON; raises TypeError, ValueError, OverflowError."""
+    return {key: list(array("i", value)) for key, value in zip(array("i", map(int, lists)), lists.values(), strict=True)}
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
