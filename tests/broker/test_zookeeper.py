@@ -217,6 +217,7 @@ def test_settings_that_cannot_be_kept_are_refused(zookeeper: ZooKeeper, chroot: 
         ({"zookeeper.connect": nobody, "zookeeper.connection.timeout.ms": 300}, f"cannot connect to ZooKeeper at {nobody}"),
         ({"zookeeper.connect": "a:1,,b:2"}, "Invalid value 'a:1,,b:2' for zookeeper.connect: must be host:port pairs"),
         ({"zookeeper.connect": "a:b"}, "Invalid value 'a:b' for zookeeper.connect: has an invalid port 'b'"),
+        ({"zookeeper.connect": "a:²"}, "for zookeeper.connect: has an invalid port '²'"),
         ({"zookeeper.connect": "a:1/x//y"}, "has an invalid path '/x//y'"),
         ({"zookeeper.metadata.migration.enable": "true"}, "for zookeeper.metadata.migration.enable: must be false"),
         ({"zookeeper.ssl.ocsp.enable": "true"}, "for zookeeper.ssl.ocsp.enable: must be false"),

@@ -63,6 +63,15 @@ def test_a_broker_that_is_registered_with_a_malformed_endpoint_is_ignored(cluste
     assert [node.id for node in cluster.brokers.cache.brokers("PLAINTEXT")] == [1, 2]
 
 
+@pytest.mark.parametrize("name", ["²", "x", "٣", "99999999999"])
+def test_a_node_among_the_brokers_whose_name_is_no_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
+    cluster.register(1)
+    cluster.store.create(f"/brokers/ids/{name}", cluster.store.get("/brokers/ids/1")[0])
+    cluster.start(2)
+    assert cluster.controller.is_active
+    assert [node.id for node in cluster.brokers.cache.brokers("PLAINTEXT")] == [1, 2]
+
+
 def test_leaders_serve_before_clients_are_told_of_them(cluster: Cluster) -> None:
     cluster.start()
     cluster.brokers.sent.clear()

@@ -57,7 +57,7 @@ class ContextLoader:
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers."""
-        return [int(name) for name in self._store.children(znodes.BROKER_IDS) if name.isdigit()]
+        return [int(name) for name in self._store.children(znodes.BROKER_IDS) if _is_broker_id(name)]
 
     def live_brokers(self, nodes: Mapping[int, tuple[bytes, Stat] | None]) -> dict[int, LiveBroker]:
         """Return the brokers that have a node, by id."""
@@ -169,3 +169,7 @@ class NodeWatches:
         """Cancel all watches."""
         for path in list(self._watches):
             self.forget(path)
+
+
+def _is_broker_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 1 << 31

@@ -64,6 +64,6 @@ def split_connect(text: str) -> tuple[str, str]:
         raise ValueError(f"has an invalid path {chroot!r}")
     for name in names:
         _, colon, port = name.rpartition(":")
-        if colon and not name.endswith("]") and not (port.isdigit() and 0 < int(port) <= 65535):
+        if colon and not name.endswith("]") and not (port.isdecimal() and len(port) < 6 and 0 < int(port) <= 65535):
             raise ValueError(f"has an invalid port {port!r}")
     return ",".join(names), chroot

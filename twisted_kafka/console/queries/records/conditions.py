@@ -107,7 +107,7 @@ def _within(found: Any, path: str) -> Any:
     for step in re.findall(r"[^.\[\]]+", path):
         if isinstance(found, dict) and step in found:
             found = found[step]
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
+        elif isinstance(found, list) and step.isdecimal() and len(step) < 10 and int(step) < len(found):
             found = found[int(step)]
         else:
             return _MISSING
