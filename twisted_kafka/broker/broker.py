@@ -6,7 +6,6 @@
 For a program that runs a reactor, `twisted_kafka.service.BrokerService` wraps it in a Twisted service.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +26,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.interception import IRequestInterceptor
 from twisted_kafka.system import machine
+from twisted_kafka.system.forks import process_number
 from twisted_kafka.system.threads import make_thread, why_not_real
 from twisted_kafka.timing.clock import IClock, SystemClock
 
@@ -98,7 +98,7 @@ class Broker:
         self._main: MainReactor | None = None
         self._lock = machine.Lock()
         self._is_running = False
-        self._process_id = os.getpid()
+        self._process_id = process_number()
 
     def _checked(self, settings: Mapping[str, str], edition: Edition) -> KafkaConfig:
         try:
@@ -130,7 +130,7 @@ class Broker:
 
     def stop(self) -> None:
         """Stop: no new requests, answer those under way, write everything to disk. Harmless when it does not run."""
-        if os.getpid() != self._process_id:
+        if process_number() != self._process_id:
             return
         with self._lock:
             was_running, self._is_running = self._is_running, False
@@ -157,7 +157,7 @@ class Broker:
     @property
     def is_running(self) -> bool:
         """Whether the broker has started and not stopped. False in a forked process, which has no broker."""
-        return self._is_running and os.getpid() == self._process_id
+        return self._is_running and process_number() == self._process_id
 
     @property
     def config(self) -> KafkaConfig:

@@ -54,10 +54,19 @@ def whole_copies() -> Iterator[None]:
 _is_whole = False
 
 
+def process_number() -> int:
+    """Return the same number as in the parent in a whole copy, and another one in other forked processes."""
+    return _number
+
+
+_number = os.getpid()
+
+
 def _in_child() -> None:
-    global _lock
+    global _lock, _number
     if _is_whole:
         return
+    _number = os.getpid()
     _lock = machine.Lock()  # another thread of the parent may have held it
     for resource, close in list(_closers.items()):
         try:

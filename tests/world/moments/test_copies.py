@@ -45,7 +45,8 @@ class Visits:
         found = self.found()
         self._act(world)
         text = (world.directory / "count-1" / "number").read_text()
-        line = json.dumps([round(world.now_s, 3), reason.splitlines()[-1] if reason else "", text, world.trace.digest])
+        reason = reason.splitlines()[-1] if reason else ""
+        line = json.dumps([round(world.now_s, 3), reason, text, world.trace.digest, world.brokers[0].is_serving])
         with self._path.open("a") as file:
             file.write(f"{line}\n")
         return self._moments[len(found)]
@@ -82,6 +83,7 @@ def test_a_visitor_finds_the_moment_and_others_after_it(tmp_path: Path) -> None:
     assert late[2].startswith("8 ")
     assert early[2].startswith("4 ")
     assert late[3] == digest_at(0.85)
+    assert late[4] is early[4] is True
     assert outcome.error is None
     assert not list(outcome.world.directory.parent.glob(f"{outcome.world.directory.name}*"))
 
