@@ -92,19 +92,22 @@ class ZooKeeper:
 
     def unreplicated(self) -> list[str]:
         """Return the partitions of which a replica is not in sync, or whose replicas are being moved."""
+        return [str(each) for each, replicas in self._partitions().items() if sorted(self.in_sync(each)) != sorted(replicas)]
+
+    def is_trusted(self, broker: int) -> bool:
+        """Return whether a broker has an in-sync replica."""
+        return any(broker in self.in_sync(each) for each in self._partitions())
+
+    def _partitions(self) -> dict[TopicPartition, list[int]]:
+        """Return all partitions with their replicas."""
         tree = self._tree
-        if tree is None:
-            return []
-        found = []
-        for topic in tree.children(TOPICS):
-            node = tree.get(topic_path(topic))
-            if node is None:
-                continue
-            for index, replicas in TopicNode.decode(node[0]).partitions.items():
-                partition = TopicPartition(topic, index)
-                if sorted(self.in_sync(partition)) != sorted(replicas):
-                    found.append(str(partition))
-        return found
+        topics = [] if tree is None else [(topic, tree.get(topic_path(topic))) for topic in tree.children(TOPICS)]
+        return {
+            TopicPartition(topic, index): list(replicas)
+            for topic, node in topics
+            if node is not None
+            for index, replicas in TopicNode.decode(node[0]).partitions.items()
+        }
 
     # Requests
 

@@ -9,6 +9,11 @@ from twisted_kafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition,
 )
 from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.protocol.messages.streams.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
 from twisted_kafka.world.checking.assignments import Assignments
 from twisted_kafka.world.checking.broken import Broken
 
@@ -97,3 +102,19 @@ def test_a_member_that_is_gone_has_nothing(bench: Bench, how: str) -> None:
         bench.now_ns = 60 * S
         bench.beat("a", None)
     assert bench.beat("b", [0]) == []
+
+
+def test_an_active_task_of_a_streams_group_has_one_member(bench: Bench) -> None:
+    def beat(member: str, given: list[int] | None, has: list[int] | None = None) -> list[str]:
+        bench.broken.clear()
+        asked = StreamsGroupHeartbeatRequest(group_id="words", member_id=member, member_epoch=1, active_tasks=tasks(has))
+        answer = StreamsGroupHeartbeatResponse(member_id=member, active_tasks=tasks(given))
+        bench.assignments.beaten(bench.assignments.beats(asked), answer)
+        return [each.where for each in bench.broken]
+
+    def tasks(partitions: list[int] | None) -> list[TaskIds] | None:
+        return None if partitions is None else [TaskIds(subtopology_id="count", partitions=partitions)]
+
+    assert beat("a", [0, 1]) == beat("a", [0], has=[0, 1]) == []
+    assert beat("b", [1]) == ["group words: count-1 is given to b while a has it"]
+    assert beat("a", None, has=[0]) == beat("b", [1]) == []

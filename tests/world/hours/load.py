@@ -10,21 +10,17 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
+from tests.world.hours.members import LEDGER, PLAIN, belong, share, stream
 from tests.world.hours.wire import Cluster
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.consumer_groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatRequestTopicPartitions,
-)
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from twisted_kafka.system import machine
 
-PLAIN, COMPACTED, LEDGER, CHURN = "plain", "compacted", "ledger", "churn"
+COMPACTED, CHURN = "compacted", "churn"
 PARTITIONS: Final = 4
 BROKERS: Final = (1, 2, 3)
 PAUSE_S: Final = 1.0
@@ -140,37 +136,6 @@ async def _move(cluster: Cluster) -> None:
     await cluster.ask_each(ApiKey.ELECT_LEADERS, elect, 2, lambda each: each.error_code)
 
 
-async def belong(servers: str) -> None:
-    """Be a member of a group of the consumer protocol (KIP-848) for a while."""
-    cluster = Cluster(servers)
-    try:
-        coordinator = await cluster.coordinator("members")
-        member, epoch = machine.random_text(12), 0
-        held: list[tuple[bytes, list[int]]] = []
-        for beat in range(random.randrange(5, 30)):
-            joins = epoch == 0
-            owned = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic, partitions=list(each)) for topic, each in held]
-            request = ConsumerGroupHeartbeatRequest(
-                group_id="members",
-                member_id=member,
-                member_epoch=epoch,
-                rebalance_timeout_ms=20_000 if joins else -1,
-                subscribed_topic_names=[PLAIN, LEDGER] if joins else None,
-                topic_partitions=[] if joins else owned,
-            )
-            response = await coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request, 1)
-            if response.error_code:
-                return
-            epoch = response.member_epoch
-            if response.assignment is not None:
-                held = [(each.topic_id, each.partitions) for each in response.assignment.topic_partitions]
-            await asyncio.sleep(1 if beat % 3 else 3)
-        leave = ConsumerGroupHeartbeatRequest(group_id="members", member_id=member, member_epoch=-1)
-        await coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, leave, 1)
-    finally:
-        cluster.close()
-
-
 async def make_topics(servers: str) -> None:
     """Create the topics of the other programs."""
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
@@ -180,4 +145,4 @@ async def make_topics(servers: str) -> None:
     await admin.close()
 
 
-PROGRAMS: Final = (produce, produce, transfer, consume, consume, administer, belong, belong, belong)
+PROGRAMS: Final = (produce, produce, transfer, consume, consume, administer, belong, belong, belong, share, share, stream, stream)

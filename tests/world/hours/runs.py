@@ -17,7 +17,7 @@ SETTINGS: Final = {
     "replica.lag.time.max.ms": 10_000,
     "log.cleaner.backoff.ms": 5_000,
     "auto.leader.rebalance.enable": "false",
-    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
     "transaction.max.timeout.ms": 60_000,
     "group.initial.rebalance.delay.ms": 500,
 }

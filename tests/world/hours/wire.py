@@ -7,6 +7,7 @@ from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TIMEOUT_S: Final = 10.0
 
@@ -68,6 +69,16 @@ class Cluster:
         request = FindCoordinatorRequest(coordinator_keys=[group])
         response = await self.ask_each(ApiKey.FIND_COORDINATOR, request, 4, lambda each: each.coordinators[0].error_code)
         return self._wires[response.coordinators[0].node_id]
+
+    async def leaders(self, topic: str) -> dict[int, int]:
+        """Return the leader of each partition of a topic, -1 for none; raises OSError."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        response = await self.ask_each(ApiKey.METADATA, request, 9, lambda each: each.topics[0].error_code)
+        return {each.partition_index: each.leader_id for each in response.topics[0].partitions}
+
+    def wire(self, broker: int) -> Wire:
+        """Return the connection to a broker."""
+        return self._wires[broker]
 
     def close(self) -> None:
         """Close all connections."""

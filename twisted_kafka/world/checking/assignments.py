@@ -1,7 +1,8 @@
 """Which member of a group has which partition: at each moment, at most one.
 
-A member of the classic protocol has what SyncGroup gave it in its generation. A member of the consumer protocol (KIP-848) has what
-the coordinator assigned to it, until it reports that it has less, or leaves, or is silent for the session timeout.
+A member of the classic protocol has the partitions that SyncGroup gave it in its generation. A member of the consumer protocol
+(KIP-848) or the streams protocol (KIP-1071) has its assigned partitions until it reports that it has less, or leaves, or is silent
+for the session timeout. In a streams group they are active tasks: a subtopology and a partition.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,11 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.protocol.messages.streams.streams_groups import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
 from twisted_kafka.world.checking.broken import Broken
 
 MOST_GROUPS: Final = 1000
@@ -21,7 +27,7 @@ Partitions = frozenset[tuple[Any, int]]
 
 
 class _Member:
-    """A member of the consumer protocol."""
+    """A member of the consumer or the streams protocol."""
 
     def __init__(self) -> None:
         self.holds: Partitions = frozenset()
@@ -35,7 +41,7 @@ class _Member:
 class Beat(NamedTuple):
     """A heartbeat that has arrived."""
 
-    request: ConsumerGroupHeartbeatRequest
+    request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest
 
 
 class Assignments:
@@ -94,9 +100,9 @@ class Assignments:
                 text = f"{_text(got & others)} belongs to {other} and to {member}"
                 self._report(Broken("shared", f"generation {generation} of group {group}: {text}"))
 
-    # The consumer protocol
+    # The consumer and the streams protocol
 
-    def beats(self, request: ConsumerGroupHeartbeatRequest) -> Beat:
+    def beats(self, request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest) -> Beat:
         """Note what a member says about itself."""
         members = self._members(request.group_id)
         if request.member_epoch < 0:
@@ -106,8 +112,9 @@ class Assignments:
         member.heard_ns = self._now_ns()
         if request.rebalance_timeout_ms > 0:
             member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        if request.topic_partitions is not None:
-            self._hold(member, _pairs(request.topic_partitions))
+        held = request.active_tasks if isinstance(request, StreamsGroupHeartbeatRequest) else request.topic_partitions
+        if held is not None:
+            self._hold(member, _pairs(held))
         return Beat(request)
 
     def _hold(self, member: _Member, holds: Partitions) -> None:
@@ -120,17 +127,18 @@ class Assignments:
             del self._groups[next(iter(self._groups))]
         return self._groups.setdefault(group, {})
 
-    def beaten(self, beat: Beat, response: ConsumerGroupHeartbeatResponse) -> None:
+    def beaten(self, beat: Beat, response: ConsumerGroupHeartbeatResponse | StreamsGroupHeartbeatResponse) -> None:
         """Note what the coordinator answers to a member."""
         group, name = beat.request.group_id, response.member_id or beat.request.member_id
         members = self._members(group)
         if response.error_code in _GONE:
             members.pop(name, None)
             return
-        if response.error_code != ErrorCode.NONE or beat.request.member_epoch < 0 or response.assignment is None:
+        given = _given(response)
+        if response.error_code != ErrorCode.NONE or beat.request.member_epoch < 0 or given is None:
             return
         member = members.setdefault(name, _Member())
-        got = _pairs(response.assignment.topic_partitions)
+        got = _pairs(given)
         for other, others in members.items():
             if other != name and got & others.holds and self._must_be_kept(others):
                 text = f"{_text(got & others.holds)} is given to {name} while {other} has it"
@@ -153,8 +161,19 @@ def _assigned(data: bytes) -> Partitions:
     return frozenset((each.topic, index) for each in assignment.assigned_partitions for index in each.partitions)
 
 
-def _pairs(topics: Any) -> Partitions:
-    return frozenset((each.topic_id, index) for each in topics for index in each.partitions)
+def _given(response: ConsumerGroupHeartbeatResponse | StreamsGroupHeartbeatResponse) -> Any:
+    if isinstance(response, StreamsGroupHeartbeatResponse):
+        return response.active_tasks
+    return None if response.assignment is None else response.assignment.topic_partitions
+
+
+def _pairs(listed: Any) -> Partitions:
+    return frozenset((_name_of(each), index) for each in listed for index in each.partitions)
+
+
+def _name_of(listed: Any) -> str | bytes:
+    name: str | bytes = listed.subtopology_id if isinstance(listed, TaskIds) else listed.topic_id
+    return name
 
 
 def _text(partitions: Partitions) -> str:

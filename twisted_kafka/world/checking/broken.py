@@ -9,7 +9,8 @@ class Broken(NamedTuple):
     """One record, partition, offset or assignment that is not as promised."""
 
     promise: str
-    """``lost``, ``changed``, ``duplicate``, ``reordered``, ``half``, ``shared``, ``forgotten`` or ``backwards``."""
+    """``lost``, ``changed``, ``duplicate``, ``reordered``, ``half``, ``shared``, ``forgotten``,
+    ``redelivered`` or ``backwards``."""
     where: str
     """What, where, and whose."""
 

@@ -149,6 +149,10 @@ class Checks:
         """Check that no partition had two members of a group at a time."""
         self._assert(each for each in self._history.broken if each.promise == "shared")
 
+    def finished_records_stay_finished(self) -> None:
+        """Check that no record was delivered to a share group again after a member's accept or reject was confirmed."""
+        self._assert(each for each in self._history.broken if each.promise == "redelivered")
+
     def committed_offsets_are_kept(self) -> None:
         """Check that each OffsetFetch returned what the group had committed."""
         self._assert(each for each in self._history.broken if each.promise == "forgotten")

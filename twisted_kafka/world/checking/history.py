@@ -8,6 +8,7 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.world.checking.assignments import Assignments
 from twisted_kafka.world.checking.broken import Broken
+from twisted_kafka.world.checking.deliveries import Deliveries
 from twisted_kafka.world.checking.offsets import Offsets
 from twisted_kafka.world.checking.produced import Produced
 
@@ -44,6 +45,11 @@ class History:
             ApiKey.END_TXN,
             ApiKey.TXN_OFFSET_COMMIT,
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            ApiKey.STREAMS_GROUP_HEARTBEAT,
+            ApiKey.SHARE_FETCH,
+            ApiKey.SHARE_ACKNOWLEDGE,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         }
     )
 
@@ -54,6 +60,7 @@ class History:
         self.produced = Produced()
         self.offsets = Offsets(self.broken.append)
         self.assignments = Assignments(self.broken.append, now_ns)
+        self.deliveries = Deliveries(self.broken.append)
         self.deleted: set[str] = set()
         """Topics that were deleted: nothing more is promised about them."""
         self.shrinking: set[str] = set()
@@ -68,7 +75,7 @@ class History:
         match key:
             case ApiKey.OFFSET_COMMIT | ApiKey.OFFSET_FETCH | ApiKey.TXN_OFFSET_COMMIT:
                 more = self.offsets.asked(client_id, request)
-            case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            case ApiKey.CONSUMER_GROUP_HEARTBEAT | ApiKey.STREAMS_GROUP_HEARTBEAT:
                 more = self.assignments.beats(noted)
             case ApiKey.CREATE_TOPICS:
                 for topic in noted.topics:
@@ -85,6 +92,9 @@ class History:
                 for group in noted.groups_names:
                     self.offsets.forget(group=group)
                     self.assignments.forget(group)
+                    self.deliveries.forget(group)
+            case ApiKey.ALTER_SHARE_GROUP_OFFSETS | ApiKey.DELETE_SHARE_GROUP_OFFSETS:
+                self.deliveries.forget(noted.group_id)
             case ApiKey.OFFSET_DELETE:
                 self.offsets.forget(group=noted.group_id)
             case _:
@@ -105,7 +115,11 @@ class History:
                 self.assignments.joined(noted.request, answer)
             case ApiKey.SYNC_GROUP:
                 self.assignments.synced(noted.request, answer)
-            case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            case ApiKey.SHARE_FETCH:
+                self.deliveries.fetched(noted.request, answer)
+            case ApiKey.SHARE_ACKNOWLEDGE:
+                self.deliveries.acknowledged(noted.request, answer)
+            case ApiKey.CONSUMER_GROUP_HEARTBEAT | ApiKey.STREAMS_GROUP_HEARTBEAT:
                 self.assignments.beaten(noted.more, answer)
             case ApiKey.OFFSET_COMMIT | ApiKey.OFFSET_FETCH | ApiKey.TXN_OFFSET_COMMIT:
                 self.offsets.answered(noted.more, answer)
