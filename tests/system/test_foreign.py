@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.system import buffers
+from tests.support.fake import Fake
+from twisted_kafka.system import buffers, machine
 
 pytest.importorskip("_cffi_backend", reason="a part of PyPy; on CPython it comes with cffi")
 
@@ -41,6 +42,23 @@ def test_buffers_of_any_kind_are_joined(join: Callable[[list[Any]], bytes]) -> N
     data = content(100)
     assert join([data, bytearray(b"x"), memoryview(data)[10:], memoryview(bytearray(data))]) == data + b"x" + data[10:] + data
     assert join([]) == b""
+
+
+def test_a_simulated_machine_has_sockets_and_files_that_c_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Simulated(Fake):
+        def recv(self, size_bytes: int) -> bytes:
+            return b"received"[:size_bytes]
+
+    written: list[object] = []
+    monkeypatch.setattr(machine, "is_simulated", True)
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: written.append((fd, data, position)) or len(data))
+    first, second = foreign.receive(Simulated(), 4), foreign.join([b"a", b"b"])
+    foreign.receive(Simulated(), 8)
+    foreign.join([b"c"])
+    assert (first, second) == (b"rece", b"ab"), "another thread has not changed them"
+    data = bytearray(2 * foreign.IN_PLACE_BYTES)
+    assert foreign.pwrite(1_000_000, data, 7) == len(data)
+    assert written == [(1_000_000, data, 7)]
 
 
 def test_what_was_freed_between_used_memory_is_returned() -> None:

@@ -339,7 +339,7 @@ class KafkaServer:
         scheduler.schedule("metrics-tick", self.metrics.tick, _METRICS_TICK_MS, _METRICS_TICK_MS)
         refresh = partial(self._refresh_certificates, running)
         scheduler.schedule("refresh-certificates", refresh, _CERTIFICATES_MS, _CERTIFICATES_MS)
-        if RETURN_MEMORY_MS:
+        if RETURN_MEMORY_MS and not machine.is_simulated:
             from twisted_kafka.system.foreign import return_freed_memory
 
             scheduler.schedule("return-freed-memory", return_freed_memory, RETURN_MEMORY_MS, RETURN_MEMORY_MS)

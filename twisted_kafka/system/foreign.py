@@ -69,8 +69,8 @@ _pwrite = load_function(None, "pwrite", LONG, INT, BYTES, SIZE, LONG)
 
 def pwrite(fd: int, data: "bytes | bytearray | memoryview", position: int, /) -> int:
     """Write as ``os.pwrite`` does, without a copy."""
-    source = argument(data)
-    if type(source) is bytes:
+    source = data if machine.is_simulated else argument(data)
+    if type(source) is bytes or machine.is_simulated:
         return os.pwrite(fd, source, position)
     return _checked(_pwrite(fd, source, len(data), position))
 
@@ -92,8 +92,11 @@ _memory = _Memory()
 def receive(connection: socket.socket, max_bytes: int) -> Any:
     """Receive as ``connection.recv`` does, which allocates ``max_bytes`` for each call.
 
-    The result is not ``bytes``, but its slices are; it is valid until the thread's next call.
+    The result is not ``bytes``, but its slices are; it is valid until the thread's next call. On a simulated machine, C knows no
+    sockets, and all threads share this memory.
     """
+    if machine.is_simulated:
+        return connection.recv(max_bytes)
     memory = _memory.received
     if len(memory) < max_bytes:
         memory = _memory.received = _cffi.newp(_ARRAY, max_bytes)
@@ -111,6 +114,8 @@ def to_bytes(data: bytes | bytearray | memoryview) -> bytes:
 
 def join(parts: "Sequence[bytes | bytearray | memoryview]") -> bytes | bytearray | memoryview:
     """Join as ``bytes.join`` does, in memory that is valid until the thread's next call."""
+    if machine.is_simulated:
+        return b"".join(parts)
     size = sum(map(len, parts))
     joined = _memory.joined
     if len(joined) < size:
