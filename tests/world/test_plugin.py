@@ -1,11 +1,15 @@
 """Tests with the marker: seeds, a failing one shrunk and repeated, and wrong uses in one line."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import pytest_twisted_kafka  # noqa: F401 kept when pytester forgets what its tests import
+from tests.support.budget import patient
 from twisted_kafka.world import World, plugin, seeds  # noqa: F401
 
 pytest_plugins = ["pytester"]
@@ -108,3 +112,25 @@ def test_a_wrong_use_is_one_line(pytester: pytest.Pytester) -> None:
         assert what in result.stdout.str(), mark
     usage = run(pytester, _KILLED, "--kafka-faults=1")
     assert "--kafka-faults needs --kafka-seed" in usage.stdout.str() + usage.stderr.str()
+    usage = run(pytester, _KILLED, "--kafka-at=1")
+    assert "--kafka-at needs --kafka-seed" in usage.stdout.str() + usage.stderr.str()
+
+
+@pytest.mark.slow
+def test_a_prompt_opens_at_a_moment(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"import pytest\n\n{_KILLED}")
+    command = [sys.executable, "-m", "pytest", *_OPTIONS, "--kafka-seed=0", "--kafka-faults=none", "--kafka-at=3.5"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        command,
+        input="world.now_s\nat(1)\nworld.brokers[0].kill()\ngo_on()\nexit()\n",
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'pytest_plugin'}"},
+        cwd=pytester.path,
+        capture_output=True,
+        text=True,
+        timeout=patient(100),
+        check=False,
+    )
+    assert re.search(r"at 3.500000 s\nkafka-1 +runs\n.*\n>>> 3.5\n>>> The world of seed 0 at 1.000000 s\n", done.stdout), done
+    assert "AssertionError" in done.stdout
+    assert "1 passed" in done.stdout

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,30 @@ def test_a_visitor_that_dies_is_an_error(tmp_path: Path) -> None:
             moments.visit(0.5)
     finally:
         moments.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system lists no children")
+def test_a_copy_that_was_killed_is_an_error() -> None:
+    moments = Moments(lambda *_: None)
+    before, copies = children(), set[int]()
+
+    async def test(world: World) -> None:
+        copies.update(children() - before)
+        await write(world)
+
+    assert run_test(World(1), test, moments).error is None
+    for each in copies:
+        os.kill(each, signal.SIGKILL)
+    try:
+        with pytest.raises(RuntimeError, match="has failed"):
+            moments.visit(0.0)
+    finally:
+        moments.close()
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started, and that have not ended."""
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
 def test_a_world_that_never_opened_has_no_moments() -> None:

@@ -17,7 +17,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TextIO
 
@@ -52,7 +52,8 @@ class _Copy(NamedTuple):
 
     def end(self) -> None:
         """Let it end, and wait for that."""
-        self.orders.close()
+        with suppress(BrokenPipeError):
+            self.orders.close()
         self.answers.close()
         os.waitpid(self.pid, 0)
 
@@ -112,9 +113,11 @@ class Moments:
         if not self._copies:
             raise RuntimeError("the world has not opened")
         copy = next((each for each in reversed(self._copies) if each.at_s <= at_s), self._copies[0])
-        print(at_s, file=copy.orders, flush=True)
+        answer = []
         try:
-            answer = json.loads(copy.answers.readline() or "[]")
+            with suppress(BrokenPipeError):
+                print(at_s, file=copy.orders, flush=True)
+                answer = json.loads(copy.answers.readline() or "[]")
         finally:
             shutil.rmtree(self._world.directory, ignore_errors=True)
         if not answer:
