@@ -116,21 +116,43 @@ def test_a_wrong_use_is_one_line(pytester: pytest.Pytester) -> None:
     assert "--kafka-at needs --kafka-seed" in usage.stdout.str() + usage.stderr.str()
 
 
+_WITHOUT_GREENLET = """
+import sys
+sys.modules["greenlet"] = None
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.slow
-def test_a_prompt_opens_at_a_moment(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(f"import pytest\n\n{_KILLED}")
-    command = [sys.executable, "-m", "pytest", *_OPTIONS, "--kafka-seed=0", "--kafka-faults=none", "--kafka-at=3.5"]
+def test_without_greenlet_only_worlds_fail_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"import pytest\n\n{_KILLED}\n\ndef test_other():\n    pass\n")
+    done = run_elsewhere(pytester, "-c", _WITHOUT_GREENLET, *_OPTIONS)
+    assert "1 failed, 1 passed" in done.stdout
+    assert "a world needs greenlet: pip install " in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def run_elsewhere(pytester: pytest.Pytester, *arguments: str, commands: str = "") -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
-    done = subprocess.run(
-        command,
-        input="world.now_s\nat(1)\nworld.brokers[0].kill()\ngo_on()\nexit()\n",
-        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'pytest_plugin'}"},
+    return subprocess.run(
+        [sys.executable, *arguments],
+        input=commands,
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'pytest_plugin'}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         cwd=pytester.path,
         capture_output=True,
         text=True,
         timeout=patient(100),
         check=False,
     )
+
+
+@pytest.mark.slow
+def test_a_prompt_opens_at_a_moment(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"import pytest\n\n{_KILLED}")
+    options = ("--kafka-seed=0", "--kafka-faults=none", "--kafka-at=3.5")
+    commands = "world.now_s\nat(1)\nworld.brokers[0].kill()\ngo_on()\nexit()\n"
+    done = run_elsewhere(pytester, "-m", "pytest", *_OPTIONS, *options, commands=commands)
     assert re.search(r"at 3.500000 s\nkafka-1 +runs\n.*\n>>> 3.5\n>>> The world of seed 0 at 1.000000 s\n", done.stdout), done
     assert "AssertionError" in done.stdout
     assert "1 passed" in done.stdout

@@ -72,9 +72,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def _run_seeds(item: pytest.Function, marked: _Marked) -> None:
     from twisted_kafka.broker.errors import StartError
     from twisted_kafka.config.errors import ConfigError
-    from twisted_kafka.world.seeds import SeedFailedError, report, run_test, shrink
-    from twisted_kafka.world.world import World
 
+    try:
+        from twisted_kafka.world.seeds import SeedFailedError, report, run_test, shrink
+        from twisted_kafka.world.world import World
+    except ImportError as error:
+        pytest.fail(str(error), pytrace=False)
     chosen, faults, trace, at_s = _options(item.config)
     others = {name: value for name, value in item.funcargs.items() if name in inspect.signature(item.obj).parameters}
 
