@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from twisted_kafka.group_coordinator.state.share.share_group_records import KINDS
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import joined
 from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import LEAVE, ShareMember, groups_of_other_kinds, newer, topic_of
+from twisted_kafka.tools.compare.scenarios.kafka_4.written_records import written_records
 from twisted_kafka.tools.compare.talk import Talk
 
 
@@ -141,3 +144,27 @@ def share_group_describe(talk: Talk, version: int) -> None:
     described(talk, version, talk.topic("missing"), with_operations=True)
     one.leave()
     described(talk, version, one.group)
+
+
+@newer(ShareGroupHeartbeatRequest, since=1)
+def share_group_records(talk: Talk, version: int) -> None:
+    """The different records of a group with two members, without members, and after it is deleted."""
+    topic_of(talk, "t")
+    one = ShareMember(talk, talk.topic("group")).join()
+    two = ShareMember(talk, one.group, member_id="b").join()
+    one.beat(version=version)
+    _stored(talk, one.group)
+    for member in (two, one):
+        member.leave()
+    _stored(talk, one.group)
+    talk.ask(DeleteGroupsRequest(groups_names=[one.group]), 2)
+    _stored(talk, one.group)
+
+
+def _stored(talk: Talk, group: str) -> None:
+    """Note the different records, without epochs: how many an assignment takes is each broker's own."""
+    found = [
+        (kind, key, None if value is None else {field: each for field, each in value.items() if "epoch" not in field})
+        for kind, key, value in written_records(talk, GROUP_METADATA_TOPIC, KINDS, group)
+    ]
+    talk.answers.extend(("record", each) for _, each in sorted({repr(each): each for each in found}.items()))

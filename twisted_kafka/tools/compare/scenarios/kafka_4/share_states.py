@@ -5,7 +5,10 @@ from typing import Any
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.messages.share import share_state as wire
+from twisted_kafka.protocol.topic_partition import SHARE_TOPIC
+from twisted_kafka.share_coordinator.share_state import SHARE_RECORD_KINDS
 from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import await_share_coordinator, newer, topic_of
+from twisted_kafka.tools.compare.scenarios.kafka_4.written_records import written_records
 from twisted_kafka.tools.compare.talk import Talk
 
 UNKNOWN = b"u" * 16
@@ -174,3 +177,18 @@ def share_state_summary(talk: Talk, version: int) -> None:
     for place in BAD_PLACES:
         states.summary(version=version, **place)
     talk.ask(wire.ReadShareGroupStateSummaryRequest(group_id=states.group, topics=[]), version)
+
+
+@newer(wire.WriteShareGroupStateRequest)
+def share_state_records(talk: Talk, version: int) -> None:
+    """The records in ``__share_group_state``: snapshots and updates of two states, and what deletes one."""
+    states = States(talk)
+    states.initialize(1, 4)
+    for leader_epoch in (0, 5):
+        states.read(leader_epoch)
+    states.write((4, 6, ACKNOWLEDGED, 1), (7, 8, AVAILABLE, 2), state_epoch=1, leader_epoch=5, complete=3, version=version)
+    states.write((4, 9, ARCHIVED, 3), state_epoch=1, leader_epoch=5, start_offset=9, version=version)
+    states.initialize(2, -1)
+    states.delete()
+    states.initialize(0, 2)
+    talk.answers.extend(("record", each) for each in written_records(talk, SHARE_TOPIC, SHARE_RECORD_KINDS, states.group))

@@ -2,10 +2,8 @@
 
 from typing import Any, Final
 
-from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -27,19 +25,18 @@ from twisted_kafka.protocol.messages.streams.streams_groups import (
     TopicInfo,
 )
 from twisted_kafka.protocol.messages.streams.streams_topology import StreamsGroupTopologyDescriptionUpdateRequest
-from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import join, joined
 from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import groups_of_other_kinds, newer, topic_of
+from twisted_kafka.tools.compare.scenarios.kafka_4.written_records import written_records
 from twisted_kafka.tools.compare.talk import TIMEOUT_S, StoppedError, Talk
 from twisted_kafka.tools.compare.waits import now_s, pause
 
 LEAVE: Final = -1
 AWAY: Final = -2
 _PAUSE_S: Final = 0.1
-_ALL_BYTES: Final = 1 << 24
-_STREAMS_KEYS: Final = frozenset({2, 17, 19, 20, 21, 22, 23})
+_STREAMS_KINDS: Final = {kind: GROUP_RECORD_KINDS[kind] for kind in (2, 17, 19, 20, 21, 22, 23)}
 
 Subtopology = StreamsGroupHeartbeatRequestSubtopology
 Topology = StreamsGroupHeartbeatRequestTopology
@@ -148,36 +145,8 @@ def described(talk: Talk, version: int, *groups: str, **fields: Any) -> None:
 
 
 def written(talk: Talk, group: str) -> None:
-    """Note the records of a group in ``__consumer_offsets``, without times and hashes."""
-    found: list[Any] = []
-    offset = 0
-    while True:
-        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=_ALL_BYTES)
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=GROUP_METADATA_TOPIC, partitions=[part])])
-        records = talk.ask(request, 4, note=False).responses[0].partitions[0].records
-        read = list(batches(records)) if records else []
-        if not read:
-            break
-        for batch in read:
-            offset = batch.last_offset + 1
-            for record in () if batch.is_control else batch.records():
-                found += _noted(group, record.key, record.value)
-    talk.answers.append(("records", found))
-
-
-def _noted(group: str, key: Any, value: Any) -> list[Any]:
-    try:
-        record = decode_record(GROUP_RECORD_KINDS, key, value)
-    except UnknownRecordKindError:
-        return []
-    own = record.key.group if record.kind == 2 else getattr(record.key, "group_id", None)
-    if record.kind not in _STREAMS_KEYS or own != group:
-        return []
-    if record.value is not None:
-        for name in ("assignment_timestamp", "metadata_hash"):
-            if hasattr(record.value, name):
-                setattr(record.value, name, int(bool(getattr(record.value, name))))
-    return [[type(record.key).__name__, plain(record.key), None if record.value is None else plain(record.value)]]
+    """Note the records of a group in ``__consumer_offsets``."""
+    talk.answers.append(("records", written_records(talk, GROUP_METADATA_TOPIC, _STREAMS_KINDS, group)))
 
 
 def internal(name: str, partitions: int = 0, **configs: str) -> TopicInfo:
