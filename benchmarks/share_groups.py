@@ -1,12 +1,12 @@
 """ShareFetch and acknowledgements of share groups, and the memory that groups take, beside Apache Kafka 4.4 in the same run.
 
-    python -m benchmarks.share_groups [--kafka] [--rounds 3] [--warm-up 1] [--records 200000] [--memory]
+    python -m benchmarks.share_groups [--kafka] [--rounds 3] [--warm-up 1] [--records 200000] [--members 1 16] [--memory]
 
 - records/s: members read records of 100 bytes in batches of 100; each ShareFetch (500 records) accepts those of the one before.
   Each member has a partition. The requests of all members come from one thread, one at a time for each.
 - p99: of a ShareFetch, in milliseconds
 - CPU: the broker's processor time, in microseconds per record
-- Rounds that warm up have a request for each 100 records. PyPy needs some 8,000 requests: ``--warm-up 4``
+- Rounds that warm up have a request for each 100 records. PyPy needs some 12,000 requests: ``--warm-up 6``
 - ``--memory``, instead: 1,000 groups (``--groups``) acquire the same 100 records each; how much more memory the broker has then
 
 On a busy machine only the CPU time means something.
@@ -20,7 +20,7 @@ import statistics
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -204,9 +204,9 @@ def brokers(directory: Path, with_kafka: bool) -> Iterator[dict[str, tuple[str, 
         yield found
 
 
-def compare(found: dict[str, tuple[str, int]], rounds: int, warm_up: int, records: int) -> None:
+def compare(found: dict[str, tuple[str, int]], cases: Sequence[int], rounds: int, warm_up: int, records: int) -> None:
     """Print the medians of all cases."""
-    for members in CASES:
+    for members in cases:
         results: dict[str, list[Measured]] = {name: [] for name in found}
         for _ in range(warm_up):
             for bootstrap, pid in found.values():
@@ -226,6 +226,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds before that")
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--members", type=int, nargs="+", default=CASES)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--groups", type=int, default=1000)
     options = parser.parse_args()
@@ -236,7 +237,7 @@ def main() -> None:
                 more_mb = memory(bootstrap, pid, options.groups)
                 print(f"{options.groups} groups with {OF_GROUP} acquired records each, {name}: {more_mb:.0f} MB more", flush=True)
         else:
-            compare(found, options.rounds, options.warm_up, options.records)
+            compare(found, options.members, options.rounds, options.warm_up, options.records)
 
 
 if __name__ == "__main__":
