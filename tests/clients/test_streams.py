@@ -19,7 +19,11 @@ from tests.support.clients.transactional import COMPACTING, TIMEOUT_S, ensure_en
 from tests.support.eventually import eventually
 from tests.support.processes import start_tied
 
-APPLICATIONS = (("3.9.2", "classic"), ("4.3.1", "classic"), ("4.4.0", "streams"))
+APPLICATIONS = (
+    ("3.9.2", "classic"),
+    ("4.3.1", "classic"),
+    *((version, "streams") for version in ("4.1.0", "4.2.0", "4.4.0")),
+)
 """Versions of Kafka Streams, and the protocol of their group."""
 PARTITIONS = 4
 PROCESSES = 3
