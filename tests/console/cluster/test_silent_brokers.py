@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
 from tests.support.fake import Fake
 from twisted_kafka.client.errors import ConnectError, ResponseTimeoutError
+from twisted_kafka.console import actions
+from twisted_kafka.console.cluster import producer
 from twisted_kafka.console.cluster.in_process import InProcess, KeptResults, LocalBroker
-from twisted_kafka.console.cluster.other_brokers import PATIENCE_S, RETRIES_S, SILENT_S, Asker, OtherBrokers
+from twisted_kafka.console.cluster.other_brokers import CHANGES, PATIENCE_S, RETRIES_S, SILENT_S, Asker, OtherBrokers
 from twisted_kafka.console.cluster.problems import NotNowError, TryAgainError
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS
@@ -108,6 +112,17 @@ def test_one_broker_says_nothing_of_another(cluster: Cluster) -> None:
 def test_a_change_gets_all_the_time_there_is(cluster: Cluster) -> None:
     cluster.ask(2, CreateTopicsRequest())
     assert cluster.sent == [(2, int(LEFT_S * 1000))]
+
+
+def test_every_request_of_a_change_is_known_as_one() -> None:
+    modules = [import_module(f"{actions.__name__}.{each.name}") for each in iter_modules(actions.__path__)]
+    sent = {each.__name__: int(each.KEY) for module in (*modules, producer) for each in vars(module).values() if is_request(each)}
+    assert {"CreateTopicsRequest", "ProduceRequest"} <= sent.keys()
+    assert {key for name, key in sent.items() if not name.startswith("Describe")} == CHANGES
+
+
+def is_request(each: object) -> bool:
+    return isinstance(each, type) and issubclass(each, Message) and each.__name__.endswith("Request")
 
 
 def test_brokers_are_asked_at_the_same_time(cluster: Cluster) -> None:

@@ -37,10 +37,10 @@ Send = Callable[[Node, Message, int | None, int], "Future[Any]"]
 """Sends a request in at most a version, with a timeout in milliseconds; returns the future of the response."""
 
 _PRINCIPAL_VERSION: Final = b"\0\0"
-_CHANGES: Final = frozenset(
+CHANGES: Final = frozenset(
     {
         ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.CREATE_ACLS,
         ApiKey.CREATE_PARTITIONS,
@@ -49,8 +49,8 @@ _CHANGES: Final = frozenset(
         ApiKey.DELETE_GROUPS,
         ApiKey.DELETE_TOPICS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.INIT_PRODUCER_ID,
         ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_DELETE,
         ApiKey.PRODUCE,
         ApiKey.WRITE_TXN_MARKERS,
     }
@@ -99,7 +99,7 @@ class OtherBrokers:
         if node is None:
             raise TryAgainError(f"broker {broker} is not there")
         self._refuse_if_silent(broker)
-        wait_s = left_s if request.KEY in _CHANGES else min(left_s, PATIENCE_S)
+        wait_s = left_s if request.KEY in CHANGES else min(left_s, PATIENCE_S)
         if not self._has_authorizer:
             return self._sent(node, name, request, version, wait_s)
         wait = self._sent(node, name, _in_envelope(request, version, asker), None, wait_s)
