@@ -26,6 +26,23 @@ def test_get_or_create_by_name_and_tags() -> None:
     assert registry.value("RequestMetrics", "RequestsPerSec", request="Fetch", version=3) is None
 
 
+def test_a_reading_brings_instruments_up_to_date_once() -> None:
+    registry = MetricsRegistry(ManualClock())
+    counter, histogram = registry.counter("Type", "Count"), registry.histogram("Type", "Sizes")
+
+    def flush() -> None:
+        counter.inc()
+        histogram.update(7)
+
+    registry.flush_before_reading(flush)
+    reading = registry.reading()
+    assert [reading.value("Type", "Count"), reading.value("Type", "Count"), reading.value("Type", "Other")] == [1, 1, None]
+    snapshot = reading.histogram_snapshot("Type", "Sizes")
+    assert snapshot is not None
+    assert (snapshot.count, snapshot.mean) == (1, 7)
+    assert registry.value("Type", "Count") == 2
+
+
 def test_gauges_and_groups() -> None:
     registry = MetricsRegistry(ManualClock())
     size = [4]

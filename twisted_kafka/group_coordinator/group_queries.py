@@ -45,9 +45,13 @@ class GroupQueries:
         ``committed`` returns for each group with uncommitted changes what there was before them: a group that may be lost is left
         out, and one whose deletion may be lost is there. Call it after looking: a change is noted there before it is made.
         """
-        groups = list(self._store.groups.values())
+        table = self._store.groups
+        groups: list[Group] = list(table.values())
         before = committed()
         if not before:
+            if states and not any(number and state.value.lower() in states for state, number in list(table.classic_counts.items())):
+                # Most groups are classic ones, and the numbers of these by state are known.
+                groups = [*list(table.consumer.values()), *list(table.share.values()), *list(table.streams.values())]
             listings = [group.listing() for group in groups]
         else:
             listings = [group.listing() for group in groups if before.get(group.group_id, group) is not None]

@@ -1,6 +1,6 @@
 """The registry of instruments by name: Kafka's group, type, name and tags."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -67,6 +67,25 @@ _I = TypeVar("_I", bound=Instrument)
 
 Collector = Callable[[], Iterable[tuple[dict[str, object], object]]]
 """Returns tags and values for a varying set of gauges."""
+
+
+class Reading:
+    """Reads instruments that are up to date: cheaper than the registry for many of them, since it brings none up to date again."""
+
+    def __init__(self, instruments: Mapping[MetricName, Instrument]) -> None:
+        self._instruments = instruments
+
+    def value(self, type_: str, name: str, /, **tags: object) -> object:
+        """Read a gauge's value, or the count of another instrument; None for an unknown name."""
+        instrument = self._instruments.get(metric_name(type_, name, tags))
+        if instrument is None:
+            return None
+        return instrument.value if isinstance(instrument, Gauge) else instrument.count
+
+    def histogram_snapshot(self, type_: str, name: str, /, **tags: object) -> HistogramSnapshot | None:
+        """Read a histogram; None if no histogram has this name."""
+        instrument = self._instruments.get(metric_name(type_, name, tags))
+        return instrument.snapshot() if isinstance(instrument, Histogram) else None
 
 
 class MetricsRegistry:
@@ -139,24 +158,24 @@ class MetricsRegistry:
 
     def value(self, type_: str, name: str, /, **tags: object) -> object:
         """Read a gauge's value, or the count of another instrument; None for an unknown name."""
+        return self.reading().value(type_, name, **tags)
+
+    def reading(self) -> Reading:
+        """Bring all instruments up to date, and return what reads them."""
         self.flush()
-        instrument = self._instruments.get(metric_name(type_, name, tags))
-        if instrument is None:
-            return None
-        return instrument.value if isinstance(instrument, Gauge) else instrument.count
+        return Reading(self._instruments)
 
     def gauges(self, type_: str, name: str) -> list[tuple[dict[str, str], object]]:
         """Read all gauges of this type and name: the tags and the value of each, without those of collectors."""
         wanted = metric_name(type_, name, {})[:3]
-        with self._lock:
-            found = [(dict(each.tags), gauge) for each, gauge in self._instruments.items() if each[:3] == wanted]
+        with self._lock:  # there may be several for each partition
+            named = [each for each in self._instruments.items() if each[0].name == name]
+        found = [(dict(each.tags), gauge) for each, gauge in named if each[:3] == wanted]
         return [(tags, gauge.value) for tags, gauge in found if isinstance(gauge, Gauge)]
 
     def histogram_snapshot(self, type_: str, name: str, /, **tags: object) -> HistogramSnapshot | None:
         """Read a histogram; None if no histogram has this name."""
-        self.flush()
-        instrument = self._instruments.get(metric_name(type_, name, tags))
-        return instrument.snapshot() if isinstance(instrument, Histogram) else None
+        return self.reading().histogram_snapshot(type_, name, **tags)
 
     def items(self) -> list[tuple[MetricName, Instrument]]:
         """Return all instruments, sorted by name."""

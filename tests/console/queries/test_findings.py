@@ -1,6 +1,8 @@
 from collections.abc import Callable
 
-from tests.support.console import make_topic
+from tests.support.console import join_classic, join_consumer, make_topic
+from twisted_kafka.console.actions.offsets import ResetOffsets
+from twisted_kafka.console.cluster.groups import in_states
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.cluster import BrokerLoad, Cluster
 from twisted_kafka.console.queries.directories import Directory
@@ -14,6 +16,16 @@ def test_a_cluster_that_is_well(session: Session, name: Callable[[str], str]) ->
     found = findings(session, ["client x asks for topic y"])
     assert [(each.kind, each.text) for each in found if each.kind != "ok"] == [("warning", "client x asks for topic y")]
     assert any("no group rebalances" in each.text for each in findings(session))
+
+
+def test_groups_of_each_kind_are_found_by_their_state(session: Session, name: Callable[[str], str]) -> None:
+    topic, consumer, classic = make_topic(session, name("t")), name("consumer"), name("classic")
+    ResetOffsets(classic, (topic,), "earliest").do(session)
+    join_consumer(session, consumer, topic)  # while no classic group is stable
+    assert in_states(session, ["Stable"]) == [consumer]
+    assert in_states(session, ["Empty"]) == [classic]
+    join_classic(session, classic, topic, [0])
+    assert in_states(session, ["Stable"]) == sorted((classic, consumer))
 
 
 def test_missing_brokers_and_leaders() -> None:

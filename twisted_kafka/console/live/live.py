@@ -16,7 +16,7 @@ from twisted_kafka.console.live.request_row import RequestRow, api_name
 from twisted_kafka.console.live.requests import RequestDetail, RequestFilter, detail_of, rows
 from twisted_kafka.console.queries.findings import Expiry
 from twisted_kafka.console.queries.paging import Asked, Page, paged
-from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.metrics.registry import MetricsRegistry, Reading
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.socket_server import SocketServer
@@ -226,7 +226,7 @@ class Live:
     def counts(self, session: Session) -> Counts:
         """Return the counters. ``Counts.per_second`` makes rates of two."""
         check(session)
-        metrics, channel = self._parts.metrics, self._parts.channel
+        metrics, channel = self._parts.metrics.reading(), self._parts.channel
         totals = sorted(((_count(metrics, name), name) for name in _API_NAMES), reverse=True)
         apis = tuple(_api_rate(metrics, name, count) for count, name in totals[:BUSIEST] if count)
         messages_in, bytes_in, bytes_out = (_number(metrics.value("BrokerTopicMetrics", name)) for name in _TOPIC_COUNTERS)
@@ -336,11 +336,11 @@ def _number(value: object) -> int:
     return value if isinstance(value, int | float) else 0  # type: ignore[return-value]
 
 
-def _count(metrics: MetricsRegistry, api: str) -> int:
+def _count(metrics: Reading, api: str) -> int:
     return _number(metrics.value("RequestMetrics", "TotalTimeMs", request=api))
 
 
-def _api_rate(metrics: MetricsRegistry, api: str, count: int) -> ApiRate:
+def _api_rate(metrics: Reading, api: str, count: int) -> ApiRate:
     total = metrics.histogram_snapshot("RequestMetrics", "TotalTimeMs", request=api)
     phases = []
     for name in _PHASES:
