@@ -35,6 +35,8 @@ _STRONG, _WEAK = 0.1, 0.9
 _MOST_OF_IT = 0.5
 """The part of a step's time that a finding has if it is about the same."""
 _LEAST_WRITES, _LEAST_SLOTS = 5, 3
+_EDGE = 3
+"""Slots at the ends of a part that may belong to the rest."""
 _MOST_TOGETHER = 3
 
 
@@ -155,6 +157,8 @@ def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
             outside[:begin] = False
             before, after = float(counts[outside].mean()), float(counts[inside].mean())
             missing = abs(after - before) * inside.sum()
+            if not counts[run[0] + _EDGE : run[1] + 1 - _EDGE].any():
+                continue  # a silence
             if max(before, after) < limits.CHANGED_FACTOR * max(min(before, after), 1e-9) or not min(before, after):
                 continue
             others = [_ratio(grid["requests"][each], grid["requests"][each] > 0, inside) for each in _of_others(grid, rows, row)]

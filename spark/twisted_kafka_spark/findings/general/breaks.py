@@ -229,4 +229,4 @@ def _comes_or_goes(series: Series, found: Break) -> bool:
     if found.is_up:
         is_known = series.measure.name in ("requests", "connections") and series.begins + _KNOWN_SLOTS <= found.first
         return not before.sum() and not is_known
-    return not series.sums[found.first : found.last + 1].sum() and not after.sum()
+    return not series.sums[found.first + SLOTS : found.last + 1].sum() and not after.sum()
