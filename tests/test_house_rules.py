@@ -72,6 +72,11 @@ MAY_TRANSFER_A_PART = {
     "tools/test_server.py": "waits for the end of standard input",
     "tools/top/command.py": "a key of a terminal is a byte",
 }
+READS_NUMBERS = {
+    "metrics/prometheus.py": "a digit at the beginning of a label",
+    "system/numbers.py": "says whether a text is a number",
+    "world/machine/network.py": "a name of digits and dots is an address",
+}
 COORDINATORS = ("coordinator", "group_coordinator", "transaction_coordinator")
 MOST_ANY = 17
 """How often ``Any`` may occur in the coordinators. It may only fall."""
@@ -201,6 +206,13 @@ def _descriptors_of_no_file(nodes: Nodes) -> Iterator[str]:
                 yield f"line {node.lineno}"
 
 
+def _numbers_by_digits(nodes: Nodes) -> Iterator[str]:
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr="isdigit" | "isdecimal" | "isnumeric" as name):
+                yield f"line {node.lineno}: {name}"
+
+
 def _syncs(nodes: Nodes) -> Iterator[str]:
     for node in nodes:
         match node:
@@ -262,6 +274,8 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_ways_around_the_machine(nodes)) == [], "system.machine has it, for a simulated machine to replace"
             if str(path.relative_to(PACKAGE)) not in MAY_TRANSFER_A_PART:
                 assert list(_raw_transfers(nodes)) == [], "file_io completes a read or write, or raises"
+            if str(path.relative_to(PACKAGE)) not in READS_NUMBERS:
+                assert list(_numbers_by_digits(nodes)) == [], "system.numbers reads what int() refuses, or takes for a number"
             if path != BATCH_LAYOUT:
                 assert list(_places_in_a_batch(nodes)) == [], "protocol.records.layout has them"
             if path != DISK:

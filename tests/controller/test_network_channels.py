@@ -124,6 +124,17 @@ def test_one_request_is_in_flight_for_each_broker(world: World) -> None:
     assert world.take()[:2] == (2, 2)
 
 
+def test_a_callback_that_fails_does_not_keep_the_next_request(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_response: object) -> None:
+        raise RuntimeError("the callback is broken")
+
+    world.channels.send(2, LeaderAndIsrRequest(controller_epoch=1), fail)
+    world.order(2, 2)
+    world.take()[2].set_result(LeaderAndIsrResponse())
+    assert world.take()[:2] == (2, 2)
+    assert "the callback is broken" in caplog.text
+
+
 def test_it_is_sent_again_before_what_comes_behind_it(world: World) -> None:
     for epoch in (1, 2):
         world.order(2, epoch)

@@ -12,6 +12,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.system.files.names import open_descriptor
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 _log = Logger()
 
@@ -112,12 +113,9 @@ class LogFiles:
 
 def _next_sequence(folder: Path, node_id: int) -> int:
     prefix = f"node-{node_id}-"
-    taken = [
-        int(number)
-        for name in os.listdir(folder)
-        if name.lstrip(".").startswith(prefix) and (number := name.lstrip(".")[len(prefix) :].partition(".")[0]).isdecimal()
-    ]
-    return max(taken, default=0) + 1
+    names = [name.lstrip(".") for name in os.listdir(folder)]
+    numbers = [decimal(name[len(prefix) :].partition(".")[0], INT32_MAX) for name in names if name.startswith(prefix)]
+    return max((number for number in numbers if number is not None), default=0) + 1
 
 
 def _free_name(folder: Path, name: str) -> Path:

@@ -27,6 +27,7 @@ from twisted_kafka.config.prefixes import base_key, similar_key, why_without_eff
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 _K = TypeVar("_K", ConfigKey, TopicKey, GroupKey)
 
@@ -534,9 +535,8 @@ def _check_limits(config: KafkaConfig) -> None:
     _ensure(config.int("max.connections.per.ip") > 0 or bool(overrides), config, "max.connections.per.ip", allowed)
     for pair in filter(None, overrides.split(",")):
         host, _, count = pair.rpartition(":")
-        _ensure(
-            bool(host.strip()) and count.strip().isdecimal(), config, "max.connections.per.ip.overrides", "a list of host:count"
-        )
+        is_right = bool(host.strip()) and decimal(count.strip(), INT32_MAX) is not None
+        _ensure(is_right, config, "max.connections.per.ip.overrides", "a list of host:count")
 
 
 def _check_log(config: KafkaConfig) -> None:

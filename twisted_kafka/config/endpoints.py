@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.system import machine
+from twisted_kafka.system.numbers import MAX_PORT
 
 PLAINTEXT = "PLAINTEXT"
 CONSOLE = "CONSOLE"
@@ -16,7 +17,6 @@ SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _END_POINT = re.compile(r"\s*([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._:-]*)):(\d{1,5})\s*")
 _ADDRESS = re.compile(r"\s*(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._-]*)):(\d{1,5})\s*")
 _CONSOLE = re.compile(r"\s*(?:(https?)://)?(.*?)/?\s*", re.DOTALL)
-_MAX_PORT = 65535
 
 
 class EndPoint(NamedTuple):
@@ -51,8 +51,8 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 def parse_address(key: str, text: str) -> tuple[str, int]:
     """Return host and port of `host:port`; an empty host means all interfaces. Raise ConfigError for a malformed address."""
     match = _ADDRESS.fullmatch(text)
-    if match is None or int(match[3]) > _MAX_PORT:
-        raise ConfigError(f"Invalid value {text!r} for {key}: must be host:port with a port from 0 to {_MAX_PORT}")
+    if match is None or int(match[3]) > MAX_PORT:
+        raise ConfigError(f"Invalid value {text!r} for {key}: must be host:port with a port from 0 to {MAX_PORT}")
     return match[1] or match[2] or "", int(match[3])
 
 
@@ -82,8 +82,8 @@ def parse_end_points(key: str, text: str, protocols: Mapping[str, str]) -> tuple
     end_points = []
     for item in filter(None, (item.strip() for item in text.split(","))):
         match = _END_POINT.fullmatch(item)
-        if match is None or int(match[4]) > _MAX_PORT:
-            raise ConfigError(f"Invalid value {item!r} for {key}: must be NAME://host:port with a port from 0 to {_MAX_PORT}")
+        if match is None or int(match[4]) > MAX_PORT:
+            raise ConfigError(f"Invalid value {item!r} for {key}: must be NAME://host:port with a port from 0 to {MAX_PORT}")
         name = match[1].upper()
         if name not in protocols:
             raise ConfigError(f"Invalid value {item!r} for {key}: the name must be one of listener.security.protocol.map")

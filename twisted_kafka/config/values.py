@@ -6,6 +6,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import declare
 from twisted_kafka.config.keys.declare import ConfigKey, TopicKey, Value
 from twisted_kafka.config.keys.groups import GroupKey
+from twisted_kafka.system.numbers import INT64_MAX, decimal
 
 HIDDEN = "[hidden]"
 """The text shown in place of a PASSWORD."""
@@ -66,7 +67,7 @@ def _parse(key: ConfigKey | TopicKey | GroupKey, text: str) -> Value:
 
 def _whole_number(key: ConfigKey | TopicKey | GroupKey, text: str) -> int:
     digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:  # int() would also accept "1_000" and other alphabets
+    if decimal(digits, INT64_MAX + 1) is None:
         raise _invalid(key, text, _KINDS[key.type])
     number = int(text)
     limit = 1 << (_BITS[key.type] - 1)

@@ -15,6 +15,7 @@ from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.protocol.compiler.types import random_uuid
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 _log = Logger()
 
@@ -57,7 +58,8 @@ class ContextLoader:
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers."""
-        return [int(name) for name in self._store.children(znodes.BROKER_IDS) if _is_broker_id(name)]
+        ids = (decimal(name, INT32_MAX) for name in self._store.children(znodes.BROKER_IDS))
+        return [broker_id for broker_id in ids if broker_id is not None]
 
     def live_brokers(self, nodes: Mapping[int, tuple[bytes, Stat] | None]) -> dict[int, LiveBroker]:
         """Return the brokers that have a node, by id."""
@@ -169,7 +171,3 @@ class NodeWatches:
         """Cancel all watches."""
         for path in list(self._watches):
             self.forget(path)
-
-
-def _is_broker_id(name: str) -> bool:
-    return name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 1 << 31

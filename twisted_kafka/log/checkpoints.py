@@ -11,6 +11,7 @@ from twisted_kafka.log.files import MAX_OFFSET, write_atomically
 from twisted_kafka.protocol.topic_partition import MAX_PARTITION, TopicPartition
 from twisted_kafka.system import machine
 from twisted_kafka.system.files.file_io import read_whole
+from twisted_kafka.system.numbers import decimal
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
@@ -89,7 +90,7 @@ def _parse_offset(line: str) -> tuple[TopicPartition, int]:
 
 def parse_number(text: str, most: int) -> int:
     """Return a number from 0 to ``most``; raises ValueError, also for a text that is a number only for Python."""
-    number = int(text) if text.isascii() and text.isdigit() else -1
-    if not 0 <= number <= most:
+    number = decimal(text, most)
+    if number is None:
         raise ValueError(f"{text!r} is not a number from 0 to {most}")
     return number

@@ -11,6 +11,7 @@ from twisted_kafka.system.files import disk
 from twisted_kafka.system.files.durability import fsync, has_to_last
 from twisted_kafka.system.files.file_io import write_at
 from twisted_kafka.system.files.names import open_descriptor, remove, replace
+from twisted_kafka.system.numbers import decimal
 from twisted_kafka.system.platform import SYNCS_DIRECTORIES
 
 LOG_SUFFIX = ".log"
@@ -50,9 +51,10 @@ def offset_name(offset: int) -> str:
 def offset_of_name(name: str) -> int:
     """Return the offset in a file's name; raises ValueError for a name without an offset."""
     digits = name[: name.index(".")]
-    if len(digits) != len(offset_name(0)) or not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_OFFSET:
+    offset = decimal(digits, MAX_OFFSET)
+    if offset is None or len(digits) != len(offset_name(0)):
         raise ValueError(f"{name!r} does not begin with an offset of {len(offset_name(0))} digits")
-    return int(digits)
+    return offset
 
 
 def is_foreign(name: str) -> bool:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
+from twisted_kafka.system.numbers import INT32_MAX
+
 _T = TypeVar("_T")
 
 _LEAST_INT32: Final = -(2**31)
-_LARGEST_INT32: Final = 2**31 - 1
 
 
 class BadNodeError(ValueError):
@@ -32,7 +33,7 @@ def int32(value: object) -> int:
     """Return a number of JSON that fits the 32 bits that it has in requests; raises TypeError, ValueError."""
     if type(value) is not int:
         raise TypeError(f"{value!r:.100} is not an integer")
-    if not _LEAST_INT32 <= value <= _LARGEST_INT32:
+    if not _LEAST_INT32 <= value <= INT32_MAX:
         raise ValueError(f"{value} does not fit 32 bits")
     return value
 

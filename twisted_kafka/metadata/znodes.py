@@ -25,6 +25,7 @@ from twisted_kafka.metadata.znode_json import (
 )
 from twisted_kafka.protocol.compiler.types import uuid_from_text, uuid_text
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.numbers import MAX_PORT
 
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE: Final = "/brokers/seqid"
@@ -99,7 +100,6 @@ _BROKER_NODE_VERSION: Final = 5
 _TOPIC_NODE_VERSION: Final = 3
 
 _PORT: Final = re.compile(r"-?[0-9]{1,5}")
-_LARGEST_PORT: Final = 65535
 
 _NOTHING: Final[dict[Any, Any]] = {}
 """The default of mappings; it can be shared, because a Mapping cannot be changed."""
@@ -117,7 +117,7 @@ class EndPointText(NamedTuple):
         """Parse the text; raises BadNodeError."""
         listener_name, separator, rest = text.partition("://")
         host, colon, port = rest.rpartition(":")
-        if not separator or not colon or _PORT.fullmatch(port) is None or int(port) > _LARGEST_PORT:
+        if not separator or not colon or _PORT.fullmatch(port) is None or int(port) > MAX_PORT:
             raise BadNodeError(f"{text!r:.100} is not an endpoint")
         return cls(listener_name, host.removeprefix("[").removesuffix("]"), int(port))
 

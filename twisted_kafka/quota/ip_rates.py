@@ -10,10 +10,8 @@ from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses, numeric_addresses
 from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
 from twisted_kafka.system import machine
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
-
-MAX_DIGITS: Final = 10
-"""The digits of the largest rate, an int32."""
 
 RETRY_MS: Final = 60_000
 """How long until a host name that could not be resolved is looked up again."""
@@ -49,12 +47,12 @@ class IpConnectionRates:
     def update(self, node: str, config: Mapping[str, str]) -> None:
         """Apply the config of a node. An invalid one is logged and ignored."""
         text = config.get(CONNECTION_CREATION_RATE)
-        if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        rate = None if text is None else decimal(text, INT32_MAX)
+        if text is not None and rate is None:
             _log.error(
                 "Ignoring the invalid value {key}={text} of /config/ips/{node}", key=CONNECTION_CREATION_RATE, text=text, node=node
             )
             return
-        rate = None if text is None else int(text)
         name = entity_name(node)
         if name is None:
             self._rates.set_ip_rate(None, rate)

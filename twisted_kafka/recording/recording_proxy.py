@@ -11,6 +11,7 @@ from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.recording.proxy import Proxy
 from twisted_kafka.recording.recording import MAX_FILE_BYTES, Recording
 from twisted_kafka.system import machine
+from twisted_kafka.system.numbers import MAX_PORT, decimal
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import SystemClock
 
@@ -99,7 +100,8 @@ class RecordingProxy:
 
 def parse_address(text: str, least_port: int = 1) -> tuple[str, int]:
     """Return host and port. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not least_port <= int(port) < 65536:
+    host, _, digits = text.rpartition(":")
+    port = decimal(digits, MAX_PORT)
+    if not host or port is None or port < least_port:
         raise ValueError(f"{text!r} is not an address: expected HOST:PORT, as in 127.0.0.1:9092")
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port

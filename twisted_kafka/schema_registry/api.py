@@ -12,6 +12,7 @@ from twisted_kafka.schema_registry.formats import FORMATS
 from twisted_kafka.schema_registry.registry import EVERYWHERE, Filter, Registration, Registry
 from twisted_kafka.schema_registry.stored import AVRO, Form, Reference, StoredSchema
 from twisted_kafka.schema_registry.subjects import in_context, is_context, plain
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 CONTENT_TYPES: Final = (
@@ -49,9 +50,10 @@ class Call:
     def number(self, name: str, default: int) -> int:
         """Return a whole number of the query. Raises RegistryError, 404, as Confluent's server does."""
         text = self.text(name, str(default))
-        if not text.removeprefix("-").isdecimal() or not text.isascii():
+        number = decimal(text.removeprefix("-"), INT32_MAX)
+        if number is None:
             raise RegistryError(404, f"HTTP 404 Not Found: {name}={text[:40]} is no number")
-        return int(text)
+        return -number if text.startswith("-") else number
 
     @property
     def filter(self) -> Filter:
@@ -187,9 +189,10 @@ def _ids_by_guid(registry: Registry, call: Call) -> Any:
 
 def _id_of(call: Call) -> int:
     (text,) = call.names
-    if not (text.isascii() and text.isdecimal()):
+    schema_id = decimal(text, INT32_MAX)
+    if schema_id is None:
         raise RegistryError(404, f"HTTP 404 Not Found: {text[:40]!r} is no id")
-    return int(text)
+    return schema_id
 
 
 # Subjects

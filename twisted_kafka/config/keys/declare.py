@@ -6,6 +6,8 @@ Declarations are plain tuples, because the broker creates all of them before it 
 import re
 from typing import Final, NamedTuple, Protocol
 
+from twisted_kafka.system.numbers import INT32_MAX, decimal
+
 # Types, by Kafka's names (ConfigDef.Type).
 BOOLEAN: Final = "BOOLEAN"
 STRING: Final = "STRING"
@@ -157,7 +159,7 @@ class ReplicaList(NamedTuple):
 
 def _is_number_pair(entry: str) -> bool:
     left, colon, right = entry.partition(":")
-    return bool(colon) and left.isdecimal() and right.isdecimal()
+    return bool(colon) and None not in (decimal(left, INT32_MAX), decimal(right, INT32_MAX))
 
 
 class MetadataVersion(NamedTuple):

@@ -23,7 +23,8 @@ from twisted_kafka.protocol.messages.share.share_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import MAX_PARTITION, TopicPartition
+from twisted_kafka.system.numbers import decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,9 @@ def _chosen(session: Session, texts: Sequence[str]) -> list[TopicPartition]:
     for text in texts:
         name, colon, numbers = text.partition(":")
         (topic,) = session.topics([name])
-        if colon and not all(each.isdigit() for each in numbers.split(",")):
+        given = [decimal(each, MAX_PARTITION) for each in numbers.split(",")] if colon else []
+        if None in given:
             raise ValueError(f"{text}: expected TOPIC or TOPIC:PARTITION,..., as in orders:0,2")
-        indexes = [int(each) for each in numbers.split(",")] if colon else [each.partition_index for each in topic.partitions]
-        chosen += [TopicPartition(name, index) for index in indexes]
+        indexes = given or [each.partition_index for each in topic.partitions]
+        chosen += [TopicPartition(name, index) for index in indexes if index is not None]
     return sorted(set(chosen))

@@ -15,6 +15,7 @@ from twisted_kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 _SET, _DELETE = range(2)
 HIDDEN: Final = "(hidden)"
@@ -74,7 +75,7 @@ class AlterSettings:
                 *(change(name=key, config_operation=_DELETE, value=None) for key in self.delete),
             ],
         )
-        node = int(self.name) if self.kind in ("broker", "broker-logger") and self.name.isdigit() else None
+        node = decimal(self.name, INT32_MAX) if self.kind in ("broker", "broker-logger") else None
         if node is not None:
             session.retrying(lambda: session.metadata([]))
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)

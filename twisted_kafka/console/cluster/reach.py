@@ -9,6 +9,7 @@ from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Ref
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest
+from twisted_kafka.system.numbers import MAX_PORT, decimal
 from twisted_kafka.timing.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _HANDSHAKE_VERSION: Final = 1
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
-_MOST_PORTS: Final = 65536
 
 _ADVICE: Final = {
     Refusal.NO_TLS: "set security.protocol=PLAINTEXT or SASL_PLAINTEXT",
@@ -42,10 +42,11 @@ class NoAnswerError(Exception):
 
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; raise ValueError."""
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < _MOST_PORTS:
+    host, _, digits = text.strip().rpartition(":")
+    port = decimal(digits, MAX_PORT)
+    if not host or not port:
         raise ValueError(f"{text!r} is not an address: expected HOST:PORT, as in 127.0.0.1:9092")
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port
 
 
 class Reach:

@@ -1,5 +1,6 @@
 """What only this broker knows of itself, for the console."""
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.diagnoses import Diagnoses
 from twisted_kafka.system.client_text import bounded_text
+from twisted_kafka.system.numbers import INT64_MAX, decimal
 from twisted_kafka.timing.clock import IClock
 
 MOST_CONNECTIONS: Final = 20_000
@@ -319,7 +321,7 @@ def _client_row(key: Sequence[str], channels: Sequence[KafkaChannel], now_ns: in
 
 
 def _version_key(text: str) -> tuple[int, ...]:
-    return tuple(int("".join(filter(str.isdigit, each)) or 0) for each in text.split("."))
+    return tuple(decimal(re.sub("[^0-9]", "", each), INT64_MAX) or 0 for each in text.split("."))
 
 
 def _cpu_s(native_id: int | None) -> float | None:

@@ -6,6 +6,7 @@ from typing import Final
 from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 TYPES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 """The resource types, by the names that commands and addresses have for them."""
@@ -47,7 +48,7 @@ class Setting:
 
 def settings(session: Session, kind: str, name: str) -> tuple[Setting, ...]:
     """Return the settings of a topic, a broker (by its id), a group, ..., by key. Raises CommandError."""
-    node = int(name) if kind in _OF_ONE_BROKER and name.isdigit() else None
+    node = decimal(name, INT32_MAX) if kind in _OF_ONE_BROKER else None
     if node is not None:
         session.retrying(lambda: session.metadata([]))
     is_new = session.version(DescribeConfigsRequest, node) >= _WITH_DOCUMENTATION

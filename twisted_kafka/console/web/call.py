@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.consoles import OtherConsole
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
-
-_MOST_NUMBER_DIGITS: Final = 19
+from twisted_kafka.system.numbers import INT64_MAX, decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +96,7 @@ Handler = Callable[[Call], Outcome]
 
 def _within(text: str, default: int, lowest: int, highest: int) -> int:
     digits = text.strip()
-    if not digits.removeprefix("-").isdecimal() or len(digits) > _MOST_NUMBER_DIGITS:
+    number = decimal(digits.removeprefix("-"), INT64_MAX)
+    if number is None:
         return default
-    return min(highest, max(lowest, int(digits)))
+    return min(highest, max(lowest, -number if digits.startswith("-") else number))

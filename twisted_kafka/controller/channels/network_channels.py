@@ -252,16 +252,18 @@ class NetworkChannels:
                 return
             channel.in_flight = None
         response = done.result()
-        if queued.on_response is not None:
-            queued.on_response(response)
-        elif response.error_code:
-            _log.error(
-                "Broker {broker} refused {request}: error {code}",
-                broker=channel.broker_id,
-                request=type(queued.request).__name__,
-                code=response.error_code,
-            )
-        self._send_next(channel)
+        try:
+            if queued.on_response is not None:
+                queued.on_response(response)
+            elif response.error_code:
+                _log.error(
+                    "Broker {broker} refused {request}: error {code}",
+                    broker=channel.broker_id,
+                    request=type(queued.request).__name__,
+                    code=response.error_code,
+                )
+        finally:
+            self._send_next(channel)
 
     def _again(self, channel: _Channel, queued: _Queued, why: str) -> None:
         if channel.is_closed:

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
+from twisted_kafka.system.numbers import MAX_PORT, decimal
+
 DEFAULT_PORT: Final = 2181
 
 
@@ -64,6 +66,6 @@ def split_connect(text: str) -> tuple[str, str]:
         raise ValueError(f"has an invalid path {chroot!r}")
     for name in names:
         _, colon, port = name.rpartition(":")
-        if colon and not name.endswith("]") and not (port.isdecimal() and len(port) < 6 and 0 < int(port) <= 65535):
+        if colon and not name.endswith("]") and not decimal(port, MAX_PORT):
             raise ValueError(f"has an invalid port {port!r}")
     return ",".join(names), chroot

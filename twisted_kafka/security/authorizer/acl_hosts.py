@@ -4,9 +4,12 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
+from twisted_kafka.system.numbers import decimal
+
 HOSTS_MAX: Final = 1000
 """Most hosts, and most pairs of network and host, that are remembered: finding them costs more than a decision."""
 _SLASH: Final = "/"
+_MOST_BITS: Final = 128
 
 
 @lru_cache(HOSTS_MAX)
@@ -32,9 +35,10 @@ def network_of(host: str) -> IPv4Network | IPv6Network:
     """Return the network; bits after the prefix do not matter. Raises ValueError with a sentence."""
     address, _, length = host.partition(_SLASH)
     try:
-        if not (length.isascii() and length.isdigit()):
+        prefix_bits = decimal(length, _MOST_BITS)
+        if prefix_bits is None:
             raise ValueError
-        network = ip_network((address, int(length)), strict=False)
+        network = ip_network((address, prefix_bits), strict=False)
     except ValueError:
         raise ValueError(f"Invalid CIDR notation {host!r}: it is not valid as a network, as in 10.0.0.0/8 or fd00::/8") from None
     if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None:

@@ -15,6 +15,7 @@ from twisted_kafka.security.oauth.claims import (
     text,
     texts,
 )
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.timing.clock import IClock
 
 _PREFIX: Final = "unsecuredValidator"
@@ -31,9 +32,10 @@ class UnsecuredTokens:
         self._scope_claim = options.get(f"{_PREFIX}ScopeClaimName", "").strip() or "scope"
         self._required_scope = options.get(f"{_PREFIX}RequiredScope", "").split()
         skew = options.get(f"{_PREFIX}AllowableClockSkewMs", "").strip() or "0"
-        if not skew.isdecimal():
+        skew_ms = decimal(skew, INT32_MAX)
+        if skew_ms is None:
             raise ValueError(f"{_PREFIX}AllowableClockSkewMs must be a number that is not negative")
-        self._skew_ms = int(skew)
+        self._skew_ms = skew_ms
 
     def validate(self, token: str) -> OAuthToken:
         """Return the claims of a valid token; raise InvalidTokenError."""

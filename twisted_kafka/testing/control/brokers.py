@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted_kafka import __version__
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.testing.broker import Broker
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import ControlError, bad
@@ -69,9 +70,10 @@ def _changed(call: Call, change: Callable[[Broker], object], *, runs: bool = Tru
 
 def _broker_id(call: Call) -> int:
     (text,) = call.names
-    if not (text.isascii() and text.isdecimal()):
+    broker_id = decimal(text, INT32_MAX)
+    if broker_id is None:
         raise bad(f"{text[:40]!r} is no broker: expected its id, as in /brokers/2/kill")
-    return int(text)
+    return broker_id
 
 
 def get_clock(call: Call) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from twisted_kafka.system.numbers import INT64_MAX, decimal
 from twisted_kafka.testing.control.errors import bad
 from twisted_kafka.testing.control.target import Target
 
@@ -43,8 +44,8 @@ class Fields:
     def number(self, name: str, default: Any = _REQUIRED) -> Any:
         """Return a whole number of at least 0, like ``take``; also reads a text, as in a query string."""
         value = self._left.get(name)
-        if isinstance(value, str) and value.isascii() and value.isdecimal():
-            self._left[name] = int(value)
+        if isinstance(value, str) and (read := decimal(value, INT64_MAX)) is not None:
+            self._left[name] = read
         number = self.take(name, int, default)
         if number is not default and number < 0:
             raise bad(f"{name} is {number}: expected 0 or more")

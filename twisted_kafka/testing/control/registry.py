@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from twisted_kafka.schema_registry.errors import RegistryError
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.testing.control.call import Call
 from twisted_kafka.testing.control.errors import ControlError, bad
 from twisted_kafka.testing.control.faults import fault_form
@@ -125,9 +126,9 @@ def _selected(call: Call, filters: Mapping[str, Any]) -> Any:
     for name, value in filters.items():
         if name not in (*_NUMBERS, *_TEXTS):
             raise bad(f"requests have no {name!r}: expected {', '.join(('api', *_TEXTS, *_NUMBERS))}")
-        if name in _NUMBERS and not str(value).isdecimal():
-            raise bad(f"{name} is {value!r}: expected a whole number")
-        wanted[name] = int(value) if name in _NUMBERS else value
+        wanted[name] = decimal(str(value), INT32_MAX) if name in _NUMBERS else value
+        if wanted[name] is None:
+            raise bad(f"{name} is {value!r:.100}: expected a whole number")
     requests = call.target.registry.requests
     return (requests if api is None else requests.of(str(api))).where(**wanted)
 

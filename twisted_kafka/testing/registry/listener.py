@@ -15,6 +15,7 @@ from twisted_kafka.schema_registry.api import Request as Asked
 from twisted_kafka.schema_registry.errors import RegistryError, status_of
 from twisted_kafka.schema_registry.registry import Registry
 from twisted_kafka.system import machine
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.fault_rules.injection import Fault, Firing
 from twisted_kafka.testing.http_server import MAX_BODY_BYTES, MAX_UNDER_WAY, HttpRequest, HttpServer
@@ -236,7 +237,7 @@ def _arrival(asked: Asked | None, method: str, uri: str, fields: Any, client: st
             subject, version = asked.call.subject, names[1] if len(names) > 1 else None
         elif asked.route.path[:2] == ("schemas", "ids"):
             subject = query.get("subject")
-            schema_id = int(names[0]) if names[0].isascii() and names[0].isdecimal() else None
+            schema_id = decimal(names[0], INT32_MAX)
     api = "" if asked is None else asked.route.api
     return RegistryArrival(api, method, uri.partition("?")[0], query, subject, version, schema_id, fields, client, user_agent)
 

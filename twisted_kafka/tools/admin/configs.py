@@ -15,6 +15,7 @@ from twisted_kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequestAlterConfigsResource,
     ListConfigResourcesRequest,
 )
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.tools.admin.arguments import action, pairs, several
 from twisted_kafka.tools.admin.output import Output
 
@@ -71,7 +72,7 @@ def _names(session: Session, kind: str, names: Sequence[str]) -> list[str]:
         session.retrying(lambda: session.metadata([]))
         found = list(names) or [str(node) for node in sorted(session.brokers)]
         for name in found:
-            if name != DEFAULT and not (name.isdigit() and int(name) in session.brokers):
+            if name != DEFAULT and decimal(name, INT32_MAX) not in session.brokers:
                 known = ", ".join(map(str, sorted(session.brokers)))
                 raise CommandError(f"there is no broker {name!r}: the cluster has {known}, and {DEFAULT!r} means all")
         return found

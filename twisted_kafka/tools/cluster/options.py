@@ -14,6 +14,7 @@ from twisted_kafka.config.broker_config import parse_overrides
 from twisted_kafka.config.command_line import with_advice
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
+from twisted_kafka.system.numbers import INT32_MAX, decimal
 from twisted_kafka.system.start_up import CLUSTER_COMMAND
 from twisted_kafka.tap import EXIT_STATUS_BAD_START, stop_cleanly_on_signals
 from twisted_kafka.tools.cluster.plan import MOST_BROKERS, plan_brokers
@@ -65,15 +66,16 @@ class Options(usage.Options):
     @override
     def parseArgs(self, count: str = "3") -> None:
         """Take the number of brokers."""
-        if not count.isdecimal() or not 1 <= int(count) <= MOST_BROKERS:
+        brokers = decimal(count, MOST_BROKERS)
+        if not brokers:
             raise usage.UsageError(f"the number of brokers must be from 1 to {MOST_BROKERS}, not {count}")
-        self.brokers = int(count)
+        self.brokers = brokers
 
     @override
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         """Parse the command line. An error ends the program with one line and status 1."""
         words = list(options or [])
-        if words and words[0].isdecimal():
+        if words and decimal(words[0], INT32_MAX) is not None:
             words = [*words[1:], words[0]]  # an argument ends the options, but users write it before them
         try:
             super().parseOptions(words)  # type: ignore[no-untyped-call]

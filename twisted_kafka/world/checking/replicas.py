@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.log.files import LOG_SUFFIX, offset_of_name
 from twisted_kafka.protocol.records.batch import ControlRecordType, batches, control_record_type
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import MAX_PARTITION, TopicPartition
+from twisted_kafka.system.numbers import decimal
 
 _OUTCOMES: Final = {ControlRecordType.COMMIT: True, ControlRecordType.ABORT: False}
 
@@ -92,5 +93,5 @@ class Replicas:
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions that a broker has, in order, except deleted and future ones."""
         names = {path.name for directory in self._directories.values() for path in directory.glob("*-*") if path.is_dir()}
-        split = [name.rpartition("-") for name in names if "." not in name or name.rpartition("-")[2].isdigit()]
-        return sorted(TopicPartition(topic, int(index)) for topic, _, index in split if topic and index.isdigit())
+        split = [(topic, decimal(index, MAX_PARTITION)) for topic, _, index in (name.rpartition("-") for name in names)]
+        return sorted(TopicPartition(topic, index) for topic, index in split if topic and index is not None)

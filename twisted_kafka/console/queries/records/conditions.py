@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from twisted_kafka.console.cluster.record_forms import Seen
 from twisted_kafka.console.queries.records.values import parsed
+from twisted_kafka.system.numbers import decimal
 
 MOST_CONDITIONS: Final = 20
 FORM: Final = (
@@ -107,8 +108,8 @@ def _within(found: Any, path: str) -> Any:
     for step in re.findall(r"[^.\[\]]+", path):
         if isinstance(found, dict) and step in found:
             found = found[step]
-        elif isinstance(found, list) and step.isdecimal() and len(step) < 10 and int(step) < len(found):
-            found = found[int(step)]
+        elif isinstance(found, list) and (place := decimal(step, len(found) - 1)) is not None:
+            found = found[place]
         else:
             return _MISSING
     return found

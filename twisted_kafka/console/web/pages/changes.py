@@ -1,5 +1,6 @@
 """Changes: a form, a preview of what will happen, and the change itself. All actions share these three steps."""
 
+import re
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -114,7 +115,7 @@ def _check(action: Action, given: Fields, *, with_secrets: bool = True) -> None:
         value = given.get(field.name, "")
         if field.is_needed and not value and (with_secrets or field.kind != SECRET):
             raise BadFormError(f"{field.label} is missing.")
-        if field.kind == "number" and value.strip() and not value.strip().removeprefix("-").isdecimal():
+        if field.kind == "number" and value.strip() and not re.fullmatch("-?[0-9]+", value.strip()):
             raise BadFormError(f"{field.label} has to be a number.")
 
 

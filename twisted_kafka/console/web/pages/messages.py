@@ -13,6 +13,8 @@ from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.call import Call, Page
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.pages.lists import needed
+from twisted_kafka.protocol.topic_partition import MAX_PARTITION
+from twisted_kafka.system.numbers import decimal
 
 COUNTS: Final = (25, 50, 100, 250)
 _USUAL_COUNT: Final = 50
@@ -84,10 +86,10 @@ def _asked(topic: str, query: Mapping[str, str]) -> MessagesAsked:
     start = text("from") or NEWEST
     if start == _AT:
         start = text("at") or NEWEST
-    partition, count, form = text("partition"), text("count"), text("form")
+    partition, count, form = decimal(text("partition"), MAX_PARTITION), text("count"), text("form")
     asked = MessagesAsked(
         topic,
-        (int(partition),) if partition.isdecimal() and len(partition) < 10 else (),
+        () if partition is None else (partition,),
         start,
         text("cursor"),
         int(count) if count in map(str, COUNTS) else _USUAL_COUNT,
