@@ -145,6 +145,13 @@ VIEWS: dict[str, View] = {
     "change": View(
         "administration", (TIME.name, "node", "connection", *CLIENT, "api", "error", "note"), ranks=("requests",), top=MOST_CHANGES
     ),
+    "created": View(
+        "administration",
+        ("note", *CLIENT),
+        where=_one_of("api", ("CreateTopics",)) & ~_FAILED,
+        ranks=("requests",),
+        top=MOST_CHANGES,
+    ),
     "clock": View("clocks", (TIME.name, "node", "note")),
     "line": View("lines", ("error", "note"), with_others=True, ranks=("requests",), top=100),
 }
@@ -152,7 +159,7 @@ VIEWS: dict[str, View] = {
 _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
-    *("software_of", "principal_ends", "lineage", "member", "share", "address", "change", "clock"),
+    *("software_of", "principal_ends", "lineage", "member", "share", "address", "change", "created", "clock"),
 )
 _OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections")
 KINDS_FOR_FINDINGS = (*dict.fromkeys((*(VIEWS[name].kind for name in _FOR_FINDINGS), *_OVER_TIME)), "transactions")

@@ -220,3 +220,25 @@ def test_a_topic_that_somebody_created_is_no_wrong_name() -> None:
 def test_a_program_of_office_hours_is_not_silent() -> None:
     assert "silent-client" not in {each.name for each in findings(CALM + steady(range(80, 290), client_id="desk"))}
     assert "silent-client" in {each.name for each in findings(CALM + steady(range(290), client_id="desk"))}
+
+
+def test_requests_that_are_more_and_fail_are_named_for_failing() -> None:
+    refused: dict[str, Any] = {"error": "UNSUPPORTED_VERSION", "topics": []}
+    lines = CALM + apart(INSIDE, lambda minutes: steady(minutes, each=1, client_id="old"))
+    found = findings(lines + steady(INSIDE, each=8, client_id="old", **refused))
+    assert "UNSUPPORTED_VERSION" in {each.evidence.get("error") for each in found if each.evidence.get("client_id") == "old"}
+
+
+def test_a_daily_curve_is_no_change() -> None:
+    def curve(minute: int) -> int:
+        return 1 + max(0, 5 - abs(minute - 180) // 30)
+
+    lines = CALM + [text for minute in DAY for text in steady(range(minute, minute + 1), each=curve(minute), client_id="daily")]
+    assert unlike(lines) == []
+
+
+def test_a_tool_that_creates_topics_may_set_configs() -> None:
+    sets = changes("terraform", range(100, 101))
+    makes = changes("terraform", range(101, 102), "CreateTopics")
+    assert "cluster-change" in {each.name for each in findings(CALM + sets)}
+    assert "cluster-change" not in {each.name for each in findings(CALM + sets + makes)}

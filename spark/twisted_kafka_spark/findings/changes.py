@@ -34,7 +34,7 @@ def cluster_changes(tables: Tables) -> Iterator[Finding]:
         if len({row["first_us"] // _HOUR_US for row in rows}) >= limits.CHANGES_IN_HOURS:
             continue
         for session in _sessions(rows):
-            if not _is_followed_up(tables, session):
+            if not _is_followed_up(tables, session) and not _is_provisioning(tables, session):
                 yield _changed(principal, session)
     yield from _fights([row for rows in by_principal.values() for row in rows])
 
@@ -46,6 +46,16 @@ def _is_followed_up(tables: Tables, session: list[Row]) -> bool:
     names = {(row["client_id"], row["principal"]) for row in session}
     asked = [row["requests"] for row in tables["client_api"] if row["api"] == "ListPartitionReassignments" and _who(row) in names]
     return bool(sum(asked) >= limits.CHANGED_REQUESTS * len(session))
+
+
+def _is_provisioning(tables: Tables, session: list[Row]) -> bool:
+    """Return whether a tool sets configs of topics when it creates some, as it does from a file."""
+    if not {row["api"] for row in session} <= {"AlterConfigs", "IncrementalAlterConfigs"}:
+        return False
+    names, first = {_who(row) for row in session}, session[0]["first_us"] - limits.SESSION_US / 3
+    last = max(row["last_us"] for row in session) + limits.SESSION_US / 3
+    created = [row for row in tables["created"] if row["first_us"] and _who(row) in names]
+    return any(row["first_us"] <= last and row["last_us"] >= first for row in created)
 
 
 def _who(row: Row) -> tuple[Any, Any]:

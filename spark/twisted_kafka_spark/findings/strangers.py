@@ -305,12 +305,7 @@ def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, 
 def new_topics(tables: Tables) -> Iterator[Finding]:
     """Find clients that have written other topics for hours, and begin to write one that nobody has used before, or created."""
     used: dict[str, int] = {}
-    created = {
-        part.removeprefix("topic ")
-        for row in tables["change"]
-        if row["api"] == "CreateTopics" and row["error"] is None
-        for part in (row["note"] or "").split(", ")
-    }
+    created = {part.removeprefix("topic ") for row in tables["created"] for part in (row["note"] or "").split(", ")}
     by_client: dict[tuple[Any, Any], list[Row]] = defaultdict(list)
     for row in tables["lineage"]:
         if row["topic"] is None or not row["first_us"]:

@@ -25,8 +25,12 @@ _BEYOND_NOISE, _BEYOND_CHANCE = 4.0, 5.0
 _SLOWER, _SLOW_INTERVALS, _ONE_INTERVAL, _LEAST_US = 2.0, 4, 0.6, 2_000_000.0
 """How many times as long as usual requests take in most intervals of a part that is slow, and in how many; the share of the
 additional time that one of them may have, and that time in all."""
-_LEAST_IDLE = 12
+_EDGE, _ABRUPT = 6, 0.4
+"""Intervals before and after an end of a part, and the part of the change that takes place between them."""
+_LEAST_IDLE = 18
 """The intervals in which something comes in bursts."""
+_OF_JOBS = ("Fetch", "ShareFetch")
+"""APIs that a program may begin to call at its time, as a job does that reads what came during the day."""
 _KNOWN_SLOTS = 12
 """Intervals after which something else that a client does is new."""
 _LEAST_REQUESTS = 3
@@ -124,6 +128,8 @@ class _Blocks:
         above = values > (within + without) / 2
         first, last = _moved(above if within > without else ~above, first, last)
         if not series.measure.is_mean and series.measure.name != "connections":
+            if not _is_abrupt(values, (first, last), within - without):
+                return None
             first, last = widened(values, (first, last), series.begins)
         inside = np.zeros(len(sums), np.bool_)
         inside[first : last + 1] = True
@@ -149,6 +155,16 @@ def _moved(beyond: Marks, first: int, last: int) -> tuple[int, int]:
         return begins[0], ends[0]
     inside = np.flatnonzero(beyond[low : high + 1])
     return (low + int(inside[0]), low + int(inside[-1])) if len(inside) else (first, last)
+
+
+def _is_abrupt(values: Values, part: tuple[int, int], change: float) -> bool:
+    """Return whether a good part of a change takes place within an hour, at an end of a part: the time of day changes slowly."""
+
+    def step(at: int) -> float:
+        before, after = values[max(at - _EDGE, 0) : at], values[at : at + _EDGE]
+        return float(abs(after.mean() - before.mean())) if len(before) and len(after) else 0.0
+
+    return max(step(part[0]), step(part[1] + 1)) >= _ABRUPT * abs(change)
 
 
 def _most_apart(values: Values, least: int) -> tuple[int, int]:
@@ -218,6 +234,12 @@ def _are_mostly_slow(series: Series, found: Break, inside: Marks) -> bool:
     return bool(slow.sum() >= _SLOW_INTERVALS and slow.mean() >= _INSIDE and is_spread and more.sum() >= _LEAST_US)
 
 
+def _was_there(series: Series, found: Break) -> bool:
+    """Return whether a subject was there for long before a part, and most of that time."""
+    before = series.there[series.begins : found.first]
+    return bool(len(before) >= _KNOWN_SLOTS and before.mean() > 0.5)
+
+
 def _comes_or_goes(series: Series, found: Break) -> bool:
     """Return whether something came, or came and went, or ended: that is a program with an hour of its own, or a silence.
 
@@ -227,6 +249,6 @@ def _comes_or_goes(series: Series, found: Break) -> bool:
         return False
     before, after = series.sums[: max(found.first - SLOTS, 0)], series.sums[found.last + 1 + SLOTS :]
     if found.is_up:
-        is_known = series.measure.name in ("requests", "connections") and series.begins + _KNOWN_SLOTS <= found.first
+        is_known = series.api not in _OF_JOBS and series.measure.name in ("requests", "connections") and _was_there(series, found)
         return not before.sum() and not is_known
     return not series.sums[found.first + SLOTS : found.last + 1].sum() and not after.sum()

@@ -16,7 +16,7 @@ from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Axis, Grid
-    from twisted_kafka_spark.findings.runs import Values
+    from twisted_kafka_spark.findings.runs import Marks, Values
     from twisted_kafka_spark.views import Tables
 
 MOST_CLIENTS = 400
@@ -142,8 +142,13 @@ class Series:
     axis: Axis
     sums: Values
     requests: Values
-    begins: int
-    """The first interval in which the subject was there, with any API."""
+    there: Marks
+    """The intervals in which the subject was there, with any API."""
+    begins: int = 0
+    """The first of them."""
+
+    def __post_init__(self) -> None:
+        self.begins = int(np.argmax(self.there))
 
     @property
     def key(self) -> tuple[str, str]:
@@ -171,7 +176,7 @@ def every_series(tables: Tables) -> Iterator[Series]:
     persons = tables.grids.persons
     subjects = list(_subjects(persons))
     for subject, rows in subjects:
-        first = int(np.flatnonzero(persons["requests"][list(rows)].sum(0))[0])
+        there = persons["requests"][list(rows)].sum(0) > 0
         by_api: dict[str, list[int]] = defaultdict(list)
         for row in rows:
             by_api[persons.names[row][2]].append(row)
@@ -180,10 +185,10 @@ def every_series(tables: Tables) -> Iterator[Series]:
             for measure in measures_of(api):
                 sums = requests if measure is RATE else persons[measure.column][mine].sum(0)
                 if measure is RATE or sums.any():
-                    yield Series(subject, api, measure, persons.axis, sums, requests, first)
-            if np.median(requests[first:]) >= _STEADY:
+                    yield Series(subject, api, measure, persons.axis, sums, requests, there)
+            if np.median(requests[int(np.argmax(there)) :]) >= _STEADY:
                 idle = _idle_beyond_chance(requests)
-                yield Series(subject, api, _IDLE, persons.axis, idle, np.ones(len(idle)), first)
+                yield Series(subject, api, _IDLE, persons.axis, idle, np.ones(len(idle)), there)
     yield from _connections(tables, subjects)
     yield from _brokers(tables.grids.nodes, persons.axis)
 
@@ -222,8 +227,8 @@ def _connections(tables: Tables, subjects: list[tuple[Subject, tuple[int, ...]]]
         mine = [rows[client, subject.principal] for client in subject.clients if (client, subject.principal) in rows]
         if mine:
             counts = grid["requests"][mine].sum(0)
-            first = int(np.flatnonzero(persons["requests"][list(of_persons)].sum(0))[0])
-            yield Series(subject, CONNECTIONS, OPENED, grid.axis, counts, counts, first)
+            there = persons["requests"][list(of_persons)].sum(0) > 0
+            yield Series(subject, CONNECTIONS, OPENED, grid.axis, counts, counts, there)
 
 
 def _brokers(nodes: Grid, axis: Axis) -> Iterator[Series]:
@@ -237,5 +242,4 @@ def _brokers(nodes: Grid, axis: Axis) -> Iterator[Series]:
         for measure in (*_QUEUES, _FAILED):
             sums = np.bincount(places, nodes[measure.column][row], axis.length)[: axis.length].astype(np.float64)
             if sums.any() and requests.any():
-                begins = int(np.flatnonzero(requests)[0])
-                yield Series(Subject(None, None, (), node), api, measure, axis, sums, requests, begins)
+                yield Series(Subject(None, None, (), node), api, measure, axis, sums, requests, requests > 0)

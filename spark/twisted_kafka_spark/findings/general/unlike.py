@@ -31,7 +31,6 @@ _TOLD = 0.4
 _FOLLOW, _MANY = 0.5, 0.6
 """The part of a change, as a logarithm, that the median of the others has if it is the time of day; the share of the clients that
 change together if it is the broker."""
-_FEW_OTHERS = 2
 _NEW_SLOTS, _LEAST_SLOTS, _COSTLY, _LONG_US = 12, 3, 0.4, 200_000.0
 """The intervals before a client comes and in which it is there, its share of the time that all requests take in the broker, and
 the mean time of its own, if it is costly."""
@@ -48,6 +47,8 @@ _CAUSES = (
     "bulk-write",
 )
 """Findings that say why a client's other requests change, too."""
+_FAILURES = ("failing-client", "access-denied", "failed-logins", "error-burst")
+"""Findings about errors: others may be about requests that are more, and not say that they fail."""
 
 
 @dataclass(slots=True)
@@ -93,14 +94,17 @@ def _without_daily(changes: list[_Change], every: list[Series]) -> list[_Change]
     for change in changes:
         series, found = change.series, change.found
         if not series.measure.is_mean and series.api != CONNECTIONS:
-            others = [_factor(each, found) for each in _of_others(peers[series.key], series)]
-            if len(others) < _FEW_OTHERS:  # nobody else calls this API: compare with their writes
-                others += [_factor(each, found) for each in _of_others(peers["Produce", "requests"], series)]
-            usual = float(np.median(others)) if others else 0.0
-            if usual * found.log_factor > 0 and abs(usual) >= _FOLLOW * abs(found.log_factor):
+            writers = peers["Produce", "requests"]
+            if any(_is_followed(found, _of_others(each, series)) for each in (peers[series.key], writers)):
                 continue
         kept.append(change)
     return kept
+
+
+def _is_followed(found: Break, others: list[Series]) -> bool:
+    """Return whether the median of the others changes in the same way, by a good part of it."""
+    usual = float(np.median([_factor(each, found) for each in others])) if others else 0.0
+    return usual * found.log_factor > 0 and abs(usual) >= _FOLLOW * abs(found.log_factor)
 
 
 def _of_others(peers: list[Series], series: Series) -> list[Series]:
@@ -179,11 +183,17 @@ def _has(words: str, name: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", words) is not None
 
 
+def _is_about_errors(finding: Finding) -> bool:
+    return any(key in finding.evidence for key in ("error", "errors")) or finding.name in _FAILURES
+
+
 def _is_told(finding: Finding, together: list[_Change]) -> bool:
     """Return whether a finding is about the same subject, at the same time, and names the API or a cause."""
     first, last = (each if each is None else datetime.datetime.fromisoformat(each) for each in (finding.first, finding.last))
     main = min(together, key=lambda each: each.rank)
     if first is None or last is None or _common(Span(first, last, ()), main.span) < _TOLD:
+        return False
+    if main.series.measure.name == "failed" and not _is_about_errors(finding):
         return False
     words = _words(finding)
     subjects = [each.series.subject for each in together]
