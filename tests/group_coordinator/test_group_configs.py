@@ -91,7 +91,7 @@ def test_configs_apply_to_their_group_until_they_are_removed() -> None:
 
 def test_a_share_group_has_the_brokers_values_and_its_own() -> None:
     configs = manager(group_share_delivery_count_limit="7")
-    assert configs.share("g") == ShareGroupConfigs(30_000, 7, 200, "read_uncommitted", "latest", True, "", False)
+    assert configs.share("g") == ShareGroupConfigs(30_000, 7, 2000, "read_uncommitted", "latest", True, "", False)
     settings = {
         "share.record.lock.duration.ms": "15000",
         "share.delivery.count.limit": "2",

@@ -11,7 +11,6 @@ from twisted_kafka.network.requests.request_context import RequestContext, Trans
 from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
-from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
@@ -23,6 +22,11 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 FENCED_SINCE: Final = 4
 """The version since which producers know PRODUCER_FENCED."""
+
+
+def fenced_error(error: ErrorCode, version: int, since: int) -> ErrorCode:
+    """Return INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED for requests older than version ``since`` (KIP-588)."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED and version < since else error
 
 
 class ProducerIdApis:

@@ -28,7 +28,7 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
-from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
+from twisted_kafka.server.apis.transactions.init_producer_id import fenced_error
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api
