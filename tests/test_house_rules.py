@@ -154,7 +154,17 @@ def _threads_made(nodes: Nodes) -> Iterator[str]:
     made = {f"{module}.{name}" for module in THREAD_MODULES for name in THREAD_MAKERS} | imported
     for node in nodes:
         called = [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
-        yield from (f"line {each.lineno}: {ast.unparse(each)}" for each in called if ast.unparse(each) in made)
+        yield from (f"line {each.lineno}: {_dotted(each)}" for each in called if _dotted(each) in made)
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return a name, or a name of a module, as it is written; empty for any other expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=inner, attr=name) if before := _dotted(inner):
+            return f"{before}.{name}"
+    return ""
 
 
 def _ways_around_the_machine(nodes: Nodes) -> Iterator[str]:
@@ -237,8 +247,12 @@ def _loggers_of_classes(nodes: Nodes) -> Iterator[str]:
         match node:
             case ast.ClassDef(body=body):
                 for each in body:
-                    if isinstance(each, ast.Assign | ast.AnnAssign) and "Logger(" in ast.unparse(each):
+                    if isinstance(each, ast.Assign | ast.AnnAssign) and _makes_a_logger(each.value):
                         yield f"line {each.lineno}: {ast.unparse(each)}"
+
+
+def _makes_a_logger(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and _dotted(value.func).endswith("Logger")
 
 
 def _functions(nodes: Nodes) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

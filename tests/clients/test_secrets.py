@@ -56,7 +56,7 @@ from twisted_kafka.protocol.messages.tokens import (
 )
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_256, SCRAM_SHA_512, salted_password
 
-pytestmark = [pytest.mark.clients, pytest.mark.long]
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 MODULES = "org.apache.kafka.common.security"
 BROKER, BROKER_LOGGER = 4, 8
@@ -374,7 +374,6 @@ class Living:
         assert self.broker.stop() == 0
 
 
-@pytest.mark.slow
 def test_no_secret_is_in_the_log(life: Life) -> None:
     text = life.broker.output.read_bytes()
     assert life.vault.found_in(text) == []

@@ -62,7 +62,7 @@ def test_a_broker_that_advertises_an_address_where_nobody_listens(capsys: pytest
     [
         (b"\x15\x03\x03\x00\x02\x02\x46", "requires TLS"),
         (b"HTTP/1.1 400 No\r\n\r\n", "web server"),
-        (b"", "closes the connection"),
+        pytest.param(b"", "closes the connection", marks=pytest.mark.slow),
         (b"\0\0\0\6\0\0\0\1\0\0", "is not a Kafka broker"),
         (b"\0\0\0\6\0\0", "does not answer like a Kafka broker"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer like a Kafka broker"),
