@@ -154,6 +154,31 @@ def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(broker: 
     assert not [name for name in broker.names() if name.startswith("one")]
 
 
+def test_a_folder_of_somebody_else_goes_with_a_deleted_log(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    (log.dir / "backup").mkdir()
+    (log.dir / "backup" / "copy").write_bytes(b"x")
+    manager.delete_log(ONE)
+    broker.later(60_000)
+    assert not [name for name in broker.names() if name.startswith("one")]
+
+
+def test_a_disk_that_fails_while_a_deleted_log_goes_takes_its_directory_offline(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    manager.get_or_create_log(ONE)
+    manager.delete_log(ONE)
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "rmdir", fail)
+    broker.later(60_000)
+    assert [each.is_online for each in manager.directories].count(False) == 1
+
+
 @pytest.mark.parametrize("crashes_at_once", [False, True])
 def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name(broker: Broker, crashes_at_once: bool) -> None:
     """The checkpoints of a log that is gone must not cut the one that came after it."""

@@ -33,11 +33,21 @@ class LogRemover:
         self.remove_files(doomed, log.config.file_delete_delay_ms)
 
     def remove_files(self, path: Path, delay_ms: int) -> None:
-        """Delete a renamed directory after ``delay_ms``."""
+        """Delete a renamed directory with everything in it, after ``delay_ms``."""
 
         def remove() -> None:
-            for child in list(path.iterdir()):
-                remove_if_there(child)
-            path.rmdir()
+            try:
+                _remove_directory(path)
+            except OSError as error:
+                self._on_failure(path.parent, error)
 
         self._scheduler.schedule_once("delete-log", remove, delay_ms)
+
+
+def _remove_directory(path: Path) -> None:
+    for child in list(path.iterdir()):
+        if child.is_dir() and not child.is_symlink():
+            _remove_directory(child)
+        else:
+            remove_if_there(child)
+    path.rmdir()
