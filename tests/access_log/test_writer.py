@@ -98,12 +98,31 @@ def test_what_does_not_fit_the_queue_is_counted(tmp_path: Path) -> None:
     assert (log.directory / log.names[0]).read_text() == "".join(line(text=text) for text in "015")
 
 
-def test_a_full_disk_loses_lines_but_tears_none(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.write(line())
+def write_a_part_of(text: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a line to a disk that is full after ten bytes, and has room again afterwards."""
     real_write = os.write
     answers = [lambda fd, data: real_write(fd, data[:10]), lambda fd, data: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))]
     monkeypatch.setattr("os.write", lambda fd, data: answers.pop(0)(fd, data) if answers else real_write(fd, data))  # type: ignore[no-untyped-call]
-    log.write(line(text="lost"))
+    log.write(line(text=text))
+
+
+def test_a_line_that_cannot_be_cut_off_is_left_to_the_next_start(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int, _size: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    log.write(line())
+    with monkeypatch.context() as broken:
+        broken.setattr("os.ftruncate", fail)
+        write_a_part_of("lost", log, monkeypatch)
+    log.write(line(text="again"))
+    log.writer.stop()
+    assert log.files.recover() == 1
+    assert [(log.directory / name).read_text() for name in log.names] == [line(), line(text="again")]
+
+
+def test_a_full_disk_loses_lines_but_tears_none(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.write(line())
+    write_a_part_of("lost", log, monkeypatch)
     log.write(line(text="again"))
     log.writer.stop()
     assert log.writer.dropped == 1

@@ -63,11 +63,21 @@ class LogFiles:
                 written += os.write(self._descriptor, memoryview(data)[written:])
         except OSError:
             if written:
-                os.ftruncate(self._descriptor, self._size_bytes)  # an incomplete line would corrupt the next one
+                self._undo()
             raise
         self._size_bytes += written
         if self._size_bytes >= self._roll_bytes:
             self.close()
+
+    def _undo(self) -> None:
+        """Cut an incomplete line off, which would corrupt the next one. If that fails, leave the file to the next start."""
+        try:
+            os.ftruncate(self._descriptor, self._size_bytes)
+        except OSError:
+            self._open_path = None
+            os.close(self._descriptor)
+            self._descriptor = -1
+            raise
 
     def roll_if_due(self, hour: str, now_ms: int) -> None:
         """Close the file if its hour is over or it has reached the maximum age."""
