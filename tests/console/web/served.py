@@ -16,7 +16,6 @@ from twisted_kafka.console.web.application import Application
 from twisted_kafka.console.web.context import ConsoleContext, ConsoleSettings
 from twisted_kafka.console.web.guard import Guard
 from twisted_kafka.console.web.listener import ConsoleSite
-from twisted_kafka.console.web.rendering import compiled
 from twisted_kafka.console.web.users.passwords import Passwords
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.timing.clock import ManualClock
@@ -95,7 +94,6 @@ class Served:
     """Sends requests as a browser would: with its cookies, from the console's own pages unless told otherwise."""
 
     def __init__(self, properties: Mapping[str, str] = {}) -> None:
-        list(compiled())  # once in a process: the time of the first rendering would count for the next ones
         config = KafkaConfig.embedded({"console.listener": "127.0.0.1:8080", **properties})
         self.clock = ManualClock()
         self.reactor = Reactor()  # type: ignore[no-untyped-call]

@@ -24,6 +24,13 @@ class Lines:
         return Page("report.html", {"title": "T", "findings": (), "hours": (), "why_not": self.line, "state": None}, is_live=True)
 
 
+@pytest.fixture(autouse=True)
+def a_rendering_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a rendering may cost a tenth of a second, after which the hub rests for five."""
+    for module in (application, events):
+        monkeypatch.setattr(module, "thread_cpu_ns", lambda: 0)
+
+
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
     made = Lines()
