@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import twisted_kafka
 from tests.support.console import session_in
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.coordinators import GROUP, coordinator_of
 from twisted_kafka.console.cluster.groups import committed
 from twisted_kafka.console.cluster.problems import CommandError
-from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.live.requests import RequestFilter
 from twisted_kafka.console.queries.access import acls

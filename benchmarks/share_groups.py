@@ -124,7 +124,7 @@ class Reader(ShareMember):
 
 
 def read_all(bootstrap: str, pid: int, members: int, count: int, most_records: int = FETCHED) -> Measured:
-    """Let members read a new topic; each ShareFetch acquires ``most_records``, or what is left."""
+    """Let members read a new topic; each ShareFetch acquires at most ``most_records``."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     with RawClient(bootstrap) as client:
         topic_id = new_topic(client, topic, members)

@@ -7,11 +7,11 @@ from typing import Final, Self
 
 from twisted.logger import Logger
 
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.recording.proxy import Proxy
 from twisted_kafka.recording.recording import MAX_FILE_BYTES, Recording
 from twisted_kafka.system import machine
-from twisted_kafka.system.numbers import MAX_PORT, decimal
 from twisted_kafka.system.threads import make_thread
 from twisted_kafka.timing.clock import SystemClock
 
@@ -96,12 +96,3 @@ class RecordingProxy:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.stop()
-
-
-def parse_address(text: str, least_port: int = 1) -> tuple[str, int]:
-    """Return host and port. Raises ValueError."""
-    host, _, digits = text.rpartition(":")
-    port = decimal(digits, MAX_PORT)
-    if not host or port is None or port < least_port:
-        raise ValueError(f"{text!r} is not an address: expected HOST:PORT, as in 127.0.0.1:9092")
-    return host.strip("[]"), port

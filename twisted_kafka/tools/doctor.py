@@ -5,8 +5,9 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.console.cluster.reach import NoAnswerError, Reach, parse_address
+from twisted_kafka.console.cluster.reach import NoAnswerError, Reach
 from twisted_kafka.console.queries.findings import NOTE, OK, PROBLEM, WARNING, Finding, of_groups, of_partitions
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
@@ -41,7 +42,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    host, port = parse_address(options.address)
+    host, port = parse_address(options.address.strip())
     settings = {} if options.command_config is None else load_properties(options.command_config)
     findings = []
     for finding in examine(host, port, settings):

@@ -5,8 +5,9 @@ import signal
 import threading
 from pathlib import Path
 
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.recording.recording import MAX_FILE_BYTES
-from twisted_kafka.recording.recording_proxy import RecordingProxy, parse_address
+from twisted_kafka.recording.recording_proxy import RecordingProxy
 from twisted_kafka.recording.replay import Replay
 from twisted_kafka.timing.clock import SystemClock
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.config.broker_config import parse_overrides
-from twisted_kafka.recording.recording_proxy import parse_address
 from twisted_kafka.system.threads import make_thread
 
 if TYPE_CHECKING:

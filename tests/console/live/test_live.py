@@ -6,12 +6,12 @@ import pytest
 import twisted_kafka
 from tests.support.console import join_consumer, make_topic, session_in, write
 from tests.support.eventually import eventually
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.client.errors import NotAResponseError
 from twisted_kafka.console.actions.offsets import ResetOffsets
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.problems import CommandError
-from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.live import capture

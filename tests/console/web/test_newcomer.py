@@ -10,8 +10,8 @@ import pytest
 
 from tests.console.web.chromium import chromium, page_of
 from tests.support.eventually import eventually
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.client.connections.socket_connection import SocketConnection
-from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.testing import Broker
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.client.connections.socket_connection import SocketConnection
-from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,

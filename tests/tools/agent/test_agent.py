@@ -13,10 +13,10 @@ import pytest
 import twisted_kafka
 from tests.support.console import join_classic, leave_classic, make_topic, session_in, write
 from tests.support.eventually import eventually
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.console.actions.offsets import ResetOffsets
 from twisted_kafka.console.cluster.connections import Connections
-from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

@@ -9,7 +9,6 @@ from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Ref
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest
-from twisted_kafka.system.numbers import MAX_PORT, decimal
 from twisted_kafka.timing.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -38,15 +37,6 @@ class NoAnswerError(Exception):
         """``is_refused``: one side rejects the other, so that a retry cannot help."""
         super().__init__(text)
         self.is_refused = is_refused
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; raise ValueError."""
-    host, _, digits = text.strip().rpartition(":")
-    port = decimal(digits, MAX_PORT)
-    if not host or not port:
-        raise ValueError(f"{text!r} is not an address: expected HOST:PORT, as in 127.0.0.1:9092")
-    return host.strip("[]"), port
 
 
 class Reach:

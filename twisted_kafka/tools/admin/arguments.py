@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.problems import CommandError
-from twisted_kafka.console.cluster.reach import parse_address
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.output import FAILED, JSON, TEXT, Output
@@ -83,7 +83,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 def _run(options: argparse.Namespace, run: Run) -> int:
     if not 0 < options.timeout <= LONGEST_TIMEOUT_S:
         raise ValueError(f"--timeout {options.timeout:g}: expected a number of seconds above 0, at most {LONGEST_TIMEOUT_S:,}")
-    addresses = [parse_address(each) for each in options.bootstrap_server.split(",")]
+    addresses = [parse_address(each.strip()) for each in options.bootstrap_server.split(",")]
     settings = {} if options.command_config is None else load_properties(options.command_config)
     output = Output(options.output, assumes_yes=getattr(options, "yes", False))
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, Final
 
-from twisted_kafka.console.cluster.reach import parse_address
+from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.tools.compare.answers import ABSENT
 from twisted_kafka.tools.compare.comparison import TIMEOUT_S, Address, Comparison, by_versions, compare
 from twisted_kafka.tools.compare.preparation import settings_text
@@ -57,7 +57,7 @@ def _compare(options: argparse.Namespace) -> int:
             raise ValueError(f"there are no requests for {api!r}: {advice}")
     if options.timeout <= 0:
         raise ValueError(f"--timeout must be more than 0, not {options.timeout:g}")
-    first, second = (Address(*parse_address(text)) for text in (options.first, options.second))
+    first, second = (Address(*parse_address(text.strip())) for text in (options.first, options.second))
     try:
         found = compare(
             first,

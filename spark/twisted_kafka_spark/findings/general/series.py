@@ -24,7 +24,7 @@ MOST_CLIENTS = 400
 OF_EACH_START = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """APIs that each new connection calls."""
 _STEADY, _HOUR_SLOTS = 3, 12
-"""The requests of an interval of what is steady, and the intervals of an hour."""
+"""The requests that a steady series has in each interval, and the intervals of an hour."""
 CONNECTIONS = "connections"
 """Stands for an API where connections are counted."""
 
