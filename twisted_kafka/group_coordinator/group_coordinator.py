@@ -196,7 +196,11 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
     ) -> "ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]":
-        """Add, keep or remove a member that uses the consumer group protocol. Raises KafkaError."""
+        """Add, keep or remove a member that uses the consumer group protocol.
+
+        Raises InvalidRequestError and UnsupportedAssignorError for a malformed request, the errors of
+        ``ConsumerGroupProtocol``, and those of a coordinator that is loading or elsewhere.
+        """
         check_heartbeat(request, version, self._environment.assignors)
         group_id = request.group_id
         if is_leaving(request):
@@ -226,7 +230,10 @@ class GroupCoordinator:
             return [error.code] * len(commits)
 
     def transactional_partition(self, group_id: str) -> TopicPartition:
-        """Return the partition that must be part of a transaction that commits offsets of the group. Raises KafkaError."""
+        """Return the partition that must be part of a transaction that commits offsets of the group.
+
+        Raises InvalidGroupIdError for an empty id, and the errors of a coordinator that is loading or elsewhere.
+        """
         if not group_id:
             raise InvalidGroupIdError("The group id is empty.")
         self.runtime.check(group_id)

@@ -70,7 +70,7 @@ class GroupShard:
         return self.store.find(key)
 
     def delete_group(self, group_id: str) -> ErrorCode | Write[ErrorCode]:
-        """Delete a group without members. Raises KafkaError."""
+        """Delete a group without members. Returns the error; for a share group, raises NON_EMPTY_GROUP if it has members."""
         if self.store.share(group_id) is not None:
             return self.share_offsets.delete_group(group_id)
         return self.offsets.delete_group(group_id)

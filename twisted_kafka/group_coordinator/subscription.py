@@ -51,7 +51,10 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
 
 
 def version_of(metadata: bytes) -> int:
-    """Return the version in the bytes, at most ``LAST_VERSION``. Raises ValueError."""
+    """Return the version at the start of a subscription or assignment, at most ``LAST_VERSION``.
+
+    Raises ValueError if it is missing or negative.
+    """
     if len(metadata) < _INT16.size or metadata[0] & 0x80:
         raise ValueError("the consumer protocol's version is missing or negative")
     version: int = _INT16.unpack_from(metadata)[0]

@@ -171,7 +171,10 @@ class DeadLetterQueue:
         self._threads.later(partial(self._next, sending.share, sending.name))
 
     def _produce(self, sending: _Sending) -> "Future[tuple[ErrorCode, int]]":
-        """Write letters; return the outcome, and the last offset that has one. Raises KafkaError."""
+        """Write letters; return the outcome, and the last offset that has one.
+
+        Raises InvalidTopicError if the group's dead-letter topic has not the prefix, and the errors of reading the records.
+        """
         group_id = sending.share.key.group_id
         configs = self._configs_of(group_id)
         topic = configs.dead_letter_topic
@@ -222,7 +225,10 @@ class DeadLetterQueue:
         return letters, last
 
     def _read(self, sending: _Sending) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """Return keys and values by offset, as far as the log still has the records. Raises KafkaError."""
+        """Return keys and values by offset, as far as the log still has the records.
+
+        Raises NotLeaderOrFollowerError or KafkaStorageError if this broker cannot read the partition.
+        """
         log = self._replicas.get_partition_or_error(sending.name).log
         found: dict[int, tuple[bytes | None, bytes | None]] = {}
         position = max(sending.first_offset, log.log_start_offset)

@@ -123,7 +123,11 @@ class ClientMetricsManager:
             return instance_id, instance.subscription
 
     def push(self, instance_id: bytes, subscription_id: int, codec: int, data: bytes, client: Client, *, is_last: bool) -> None:
-        """Take a client's metrics; ``is_last`` if it terminates. Raises KafkaError."""
+        """Take a client's metrics, compressed by ``codec`` of the record format; ``is_last`` if the client terminates.
+
+        Raises InvalidRequestError after its last push or without an instance id, ThrottlingQuotaExceededError before its interval
+        is over, UnknownSubscriptionIdError, UnsupportedCompressionTypeError, or TelemetryTooLargeError.
+        """
         if instance_id == NO_UUID:
             raise InvalidRequestError("Invalid client instance id: it is not set")
         now_ms = self._clock.wall_ms()

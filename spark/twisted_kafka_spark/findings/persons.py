@@ -268,7 +268,7 @@ def span_of_client(grid: Grid, row: int, run: Run) -> Span:
 
 
 def smaller_batches(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
-    """Find producers whose batches become far smaller than they usually are, and more."""
+    """Find producers whose batches become far smaller, and at least twice as many, as they usually are."""
     grid = tables.grids.persons
     for row in grid.rows(api="Produce"):
         requests, size = grid["requests"][row] - grid["failed"][row], grid["bytes"][row]

@@ -173,7 +173,10 @@ class Live:
         return rows(self._parts.capture.look(), wanted, count)
 
     def request(self, session: Session, number: int) -> RequestDetail:
-        """Return a captured request with its messages."""
+        """Return a captured request with its request and response decoded.
+
+        Raises CommandError if it is not kept any more.
+        """
         check(session)
         found = self._parts.capture.find(number)
         if found is None:

@@ -53,7 +53,12 @@ class ConsumerGroupProtocol:
         self._members = members
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> Response | Write[Response]:
-        """Answer a heartbeat of a member that joins or stays. Raises KafkaError."""
+        """Answer a heartbeat of a member that joins or stays.
+
+        Raises GroupIdNotFoundError for a group of another type, or none that the member could be in; GroupMaxSizeReachedError;
+        UnknownMemberIdError; FencedMemberEpochError; FencedInstanceIdError or UnreleasedInstanceIdError for a static member whose
+        instance id another one has; InvalidRegularExpressionError; UnknownServerError if the assignor fails.
+        """
         joins = request.member_epoch == 0
         written: list[CoordinatorRecord] = []
         group, upgraded_from = self._group(request.group_id, joins, written)
@@ -138,7 +143,10 @@ class ConsumerGroupProtocol:
         return holder
 
     def leave(self, request: ConsumerGroupHeartbeatRequest) -> Write[Response]:
-        """Remove a member, or mark a static member as temporarily absent. Raises KafkaError."""
+        """Remove a member, or mark a static member as temporarily absent.
+
+        Raises GroupIdNotFoundError, UnknownMemberIdError, or FencedInstanceIdError if another member has its instance id.
+        """
         group_id, member_id = request.group_id, request.member_id
         group = self._store.consumer(group_id)
         if group is None:

@@ -76,7 +76,11 @@ class ShareGroupProtocol:
         self._timers.close()
 
     def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client) -> Response | Write[Response]:
-        """Answer a heartbeat of a member that joins or stays. Raises KafkaError."""
+        """Answer a heartbeat of a member that joins or stays.
+
+        Raises GroupIdNotFoundError for a group of another type, or none that the member could be in; GroupMaxSizeReachedError;
+        UnknownMemberIdError; FencedMemberEpochError; UnknownServerError if the assignor fails.
+        """
         joins = request.member_epoch == 0
         group = self._group(request.group_id, joins)
         group_id, member_id = group.group_id, request.member_id

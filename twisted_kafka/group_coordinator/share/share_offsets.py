@@ -56,7 +56,10 @@ class ShareOffsets:
     # altering
 
     def alter(self, group_id: str, offsets: Mapping[SharePartitionId, int]) -> SharePartitionErrors | Write[SharePartitionErrors]:
-        """Set start offsets of existing partitions; the group is created if need be. Returns the errors. Raises KafkaError."""
+        """Set start offsets of existing partitions, and create the group if need be; return the errors by partition.
+
+        Raises GroupIdNotFoundError for a group of another type, NON_EMPTY_GROUP if it has members.
+        """
         group = self._empty(group_id) if group_id in self._store.groups else ShareGroup(group_id)
         if not offsets:
             return {}
@@ -81,7 +84,10 @@ class ShareOffsets:
     # deleting
 
     def delete_topics(self, group_id: str, topics: Collection[bytes]) -> TopicErrors | Write[TopicErrors]:
-        """Delete the states of topics that exist; return the errors. Raises KafkaError."""
+        """Delete a group's states of topics that exist; return the errors by topic id.
+
+        Raises GroupIdNotFoundError if there is no such share group, NON_EMPTY_GROUP if it has members.
+        """
         group = self._empty(group_id)
         known = group.partitions or SharePartitions()
         snapshot = self._snapshot
@@ -105,7 +111,10 @@ class ShareOffsets:
         return self._write(group_id, known.delete(going), lambda: self._delete(group_id, going, deleted))
 
     def delete_group(self, group_id: str) -> ErrorCode | Write[ErrorCode]:
-        """Delete an empty group with the states of its partitions. Raises KafkaError."""
+        """Delete a group with the states of its partitions.
+
+        Raises GroupIdNotFoundError if there is no such share group, NON_EMPTY_GROUP if it has members.
+        """
         group = self._empty(group_id)
         known, snapshot = group.partitions, self._snapshot
         if known is None:

@@ -38,7 +38,10 @@ class DescriptionEpochs:
         self._store = store
 
     def begin(self, request: StreamsGroupTopologyDescriptionUpdateRequest) -> Outcome:
-        """Check an update and mark the group's description as uncertain. Raises KafkaError."""
+        """Check an update of the description, and mark the group's description as uncertain.
+
+        Raises GroupIdNotFoundError, UnknownMemberIdError, or InvalidRequestError for another topology epoch or malformed nodes.
+        """
         group_id, epoch = request.group_id, request.topology_epoch
         group = self._store.streams(group_id)
         if group is None:

@@ -92,7 +92,12 @@ class StreamsGroupProtocol:
         self._timers.close()
 
     def heartbeat(self, request: Request, client: Client, version: int) -> Heartbeat | Write[Heartbeat]:
-        """Answer a heartbeat of a member that joins or stays. Raises KafkaError."""
+        """Answer a heartbeat of a member that joins or stays.
+
+        Raises GroupIdNotFoundError for a group of another type, or none that the member could be in; GroupMaxSizeReachedError;
+        UnknownMemberIdError; FencedMemberEpochError; FencedInstanceIdError or UnreleasedInstanceIdError for a static member whose
+        instance id another one has; and the errors of ``StreamsMemberUpdater.update``.
+        """
         group, replaced = self._group(request.group_id, request.member_epoch == 0)
         change = self._change(group, request, client)
         update = self._updater.update(change)
@@ -261,7 +266,10 @@ class StreamsGroupProtocol:
     # leaving
 
     def leave(self, request: Request) -> Write[Heartbeat]:
-        """Remove a member, or let a static one be away. Raises KafkaError."""
+        """Remove a member, or mark a static member as temporarily absent.
+
+        Raises GroupIdNotFoundError, UnknownMemberIdError, or FencedInstanceIdError if another member has its instance id.
+        """
         group_id, member_id = request.group_id, request.member_id
         group = self._store.streams(group_id)
         if group is None:

@@ -102,7 +102,12 @@ class StreamsMemberUpdater:
         self._hashes = TopicHashes()
 
     def update(self, change: StreamsChange) -> StreamsUpdate:
-        """Return the update for a change. Raises KafkaError."""
+        """Return the member as it will be, the records that make it so, and the statuses for its heartbeat.
+
+        Raises UnknownMemberIdError if the group has no topology yet, InvalidRequestError for another topology than the group's or
+        tasks that it does not have, FencedMemberEpochError for a member in an unknown state, UnknownServerError if the assignor
+        fails.
+        """
         group, snapshot = change.group, self._snapshot
         written: list[CoordinatorRecord] = []
         statuses: list[Problem] = []

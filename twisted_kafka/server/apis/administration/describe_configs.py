@@ -75,7 +75,11 @@ class DescribeConfigApis:
         return DescribeConfigsResponse(results=results)
 
     def _own(self, resource: DescribeConfigsResource) -> dict[str, str]:
-        """Check a resource, and return its own configs if it has some besides the broker's. Raises KafkaError."""
+        """Check a resource, and return its own configs if it has some besides the broker's.
+
+        Raises UnknownTopicOrPartitionError, InvalidTopicError for a malformed name, or InvalidRequestError for another broker or an
+        unknown type.
+        """
         kind, name = resource.resource_type, resource.resource_name
         if kind == TOPIC:
             ensure_valid_name(name)
