@@ -3,10 +3,11 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.cases import case
+from tests.support.syntax import Nodes
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "twisted_kafka"
@@ -108,9 +109,6 @@ MORE_MODULES = {
 }
 """Folders with more. The numbers may only fall."""
 
-Nodes = Sequence[ast.AST]
-
-
 KINDS = (
     *(ast.AnnAssign, ast.arg, ast.Assign, ast.AsyncFunctionDef, ast.Attribute, ast.Call, ast.ClassDef, ast.FunctionDef),
     *(ast.Import, ast.ImportFrom, ast.keyword),
@@ -119,42 +117,34 @@ KINDS = (
 
 
 def nodes_of(path: Path) -> Nodes:
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, KINDS)]
+    return Nodes(ast.parse(path.read_text()), *KINDS)
 
 
 def _calls_of_time(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        if (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "time"
-            and node.attr in TIME_OF_DAY
-        ):
+    for node in nodes.of(ast.Attribute):
+        if node.attr in TIME_OF_DAY and isinstance(node.value, ast.Name) and node.value.id == "time":
             yield f"line {node.lineno}: time.{node.attr}"
-        if isinstance(node, ast.ImportFrom) and node.module == "time":
-            yield f"line {node.lineno}: from time import ..."
+    for each in nodes.of(ast.ImportFrom):
+        if each.module == "time":
+            yield f"line {each.lineno}: from time import ..."
 
 
 def _imports_of_reactor(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module == "twisted.internet"
-            and any(name.name == "reactor" for name in node.names)
-        ):
+    for node in nodes.of(ast.ImportFrom):
+        if node.module == "twisted.internet" and any(name.name == "reactor" for name in node.names):
             yield f"line {node.lineno}"
-        if isinstance(node, ast.Import) and any(name.name == "twisted.internet.reactor" for name in node.names):
-            yield f"line {node.lineno}"
+    for each in nodes.of(ast.Import):
+        if any(name.name == "twisted.internet.reactor" for name in each.names):
+            yield f"line {each.lineno}"
 
 
 def _threads_made(nodes: Nodes) -> Iterator[str]:
     """What makes threads of the standard library: a call, or a subclass."""
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module in THREAD_MODULES]
+    imports = [node for node in nodes.of(ast.ImportFrom) if node.module in THREAD_MODULES]
     imported = {alias.asname or alias.name for node in imports for alias in node.names if alias.name in THREAD_MAKERS}
     made = {f"{module}.{name}" for module in THREAD_MODULES for name in THREAD_MAKERS} | imported
-    for node in nodes:
-        called = [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
-        yield from (f"line {each.lineno}: {_dotted(each)}" for each in called if _dotted(each) in made)
+    called = [node.func for node in nodes.of(ast.Call)] + [base for node in nodes.of(ast.ClassDef) for base in node.bases]
+    yield from (f"line {each.lineno}: {_dotted(each)}" for each in called if _dotted(each) in made)
 
 
 def _dotted(node: ast.expr) -> str:
@@ -169,20 +159,23 @@ def _dotted(node: ast.expr) -> str:
 
 def _ways_around_the_machine(nodes: Nodes) -> Iterator[str]:
     """Find what the standard library is asked for, and names of ``machine`` that were bound before a world could replace them."""
-    annotated = {id(part) for node in nodes for part in _annotation(node)}
-    for node in nodes:
-        match node:
-            case ast.Attribute(value=ast.Name(id=module), attr=name) if name in OF_THE_MACHINE.get(module, ()):
-                if id(node) not in annotated and module != "socket":
-                    yield f"line {node.lineno}: {module}.{name}"
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="socket"), attr=name)) if name in OF_THE_MACHINE["socket"]:
-                yield f"line {node.lineno}: socket.{name}()"
-            case ast.ImportFrom(module=str(module), names=names) if {each.name for each in names} & OF_THE_MACHINE.get(
-                module, set()
-            ):
-                yield f"line {node.lineno}: from {module} import ..."
-            case ast.ImportFrom(module="twisted_kafka.system.machine"):
-                yield f"line {node.lineno}: import the module, whose names a world replaces"
+    used = [
+        (node, module) for node in nodes.of(ast.Attribute) if node.attr in OF_THE_MACHINE.get(module := _dotted(node.value), ())
+    ]
+    if used:
+        annotated = {id(part) for node in nodes.all() for part in _annotation(node)}
+        for node, module in used:
+            if id(node) not in annotated and module != "socket":
+                yield f"line {node.lineno}: {module}.{node.attr}"
+    for call in nodes.of(ast.Call):
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="socket"), attr=name) if name in OF_THE_MACHINE["socket"]:
+                yield f"line {call.lineno}: socket.{name}()"
+    for each in nodes.of(ast.ImportFrom):
+        if {alias.name for alias in each.names} & OF_THE_MACHINE.get(each.module or "", set()):
+            yield f"line {each.lineno}: from {each.module} import ..."
+        if each.module == "twisted_kafka.system.machine":
+            yield f"line {each.lineno}: import the module, whose names a world replaces"
 
 
 def _annotation(node: ast.AST) -> Iterator[ast.AST]:
@@ -192,47 +185,45 @@ def _annotation(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _raw_transfers(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        match node:
-            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in RAW_TRANSFERS:
-                yield f"line {node.lineno}: os.{name}"
-            case ast.Attribute(attr="readinto"):
-                yield f"line {node.lineno}: readinto"
-            case ast.ImportFrom(module="os", names=names) if {each.name for each in names} & RAW_TRANSFERS:
-                yield f"line {node.lineno}: from os import ..."
+    for node in nodes.of(ast.Attribute):
+        if node.attr == "readinto" or (node.attr in RAW_TRANSFERS and _dotted(node.value) == "os"):
+            yield f"line {node.lineno}: {node.attr}"
+    for each in nodes.of(ast.ImportFrom):
+        if each.module == "os" and {alias.name for alias in each.names} & RAW_TRANSFERS:
+            yield f"line {each.lineno}: from os import ..."
+    for word in nodes.of(ast.keyword):
+        match word:
             case ast.keyword(arg="buffering", value=ast.Constant(value=0)):
-                yield f"line {node.value.lineno}: buffering=0"
+                yield f"line {word.value.lineno}: buffering=0"
+    for call in nodes.of(ast.Call):
+        match call:
             case ast.Call(func=ast.Name(id="FileIO"), args=[_, ast.Constant(value=str(mode))]) if set(mode) & set("wax+"):
-                yield f"line {node.lineno}: FileIO for writing"
+                yield f"line {call.lineno}: FileIO for writing"
 
 
 def _descriptors_of_no_file(nodes: Nodes) -> Iterator[str]:
     """Find where a segment's file may be closed before its descriptor is used."""
-    for node in nodes:
-        match node:
-            case ast.Call(
-                func=ast.Attribute(attr="fileno", value=ast.Attribute(attr="file", value=ast.Name(id="self" | "segment")))
-            ):
+    for node in nodes.of(ast.Call):
+        match node.func:
+            case ast.Attribute(attr="fileno", value=ast.Attribute(attr="file", value=ast.Name(id="self" | "segment"))):
                 yield f"line {node.lineno}"
 
 
 def _numbers_by_digits(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        match node:
-            case ast.Attribute(attr="isdigit" | "isdecimal" | "isnumeric" as name):
-                yield f"line {node.lineno}: {name}"
+    for node in nodes.of(ast.Attribute):
+        if node.attr in ("isdigit", "isdecimal", "isnumeric"):
+            yield f"line {node.lineno}: {node.attr}"
 
 
 def _syncs(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        match node:
-            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in SYNCS:
-                yield f"line {node.lineno}: os.{name}"
+    for node in nodes.of(ast.Attribute):
+        if node.attr in SYNCS and _dotted(node.value) == "os":
+            yield f"line {node.lineno}: os.{node.attr}"
 
 
 def _places_in_a_batch(nodes: Nodes) -> Iterator[str]:
     """Find constants that repeat where a field of a batch's header is."""
-    for node in nodes:
+    for node in (*nodes.of(ast.Assign), *nodes.of(ast.AnnAssign)):
         match node:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int(place)))
@@ -243,20 +234,18 @@ def _places_in_a_batch(nodes: Nodes) -> Iterator[str]:
 
 def _loggers_of_classes(nodes: Nodes) -> Iterator[str]:
     """Find loggers whose events hold an object, as long as Twisted keeps the events of a program that has not begun to log."""
-    for node in nodes:
-        match node:
-            case ast.ClassDef(body=body):
-                for each in body:
-                    if isinstance(each, ast.Assign | ast.AnnAssign) and _makes_a_logger(each.value):
-                        yield f"line {each.lineno}: {ast.unparse(each)}"
+    for node in nodes.of(ast.ClassDef):
+        for each in node.body:
+            if isinstance(each, ast.Assign | ast.AnnAssign) and _makes_a_logger(each.value):
+                yield f"line {each.lineno}: {ast.unparse(each)}"
 
 
 def _makes_a_logger(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and _dotted(value.func).endswith("Logger")
 
 
-def _functions(nodes: Nodes) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def _functions(nodes: Nodes) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [*nodes.of(ast.FunctionDef), *nodes.of(ast.AsyncFunctionDef)]
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -268,11 +257,11 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def _docstrings_that_say_nothing(nodes: Nodes) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            text = ast.get_docstring(node) or ""
-            if any(each.match(text) for each in SAYS_NOTHING):
-                yield f"{node.name}: {text}"
+    named: list[ast.ClassDef | ast.FunctionDef] = [*nodes.of(ast.ClassDef), *nodes.of(ast.FunctionDef)]
+    for node in named:
+        text = ast.get_docstring(node, clean=False) or ""
+        if any(each.match(text) for each in SAYS_NOTHING):
+            yield f"{node.name}: {text}"
 
 
 def test_a_module_keeps_the_rules() -> None:
@@ -326,7 +315,7 @@ from uuid import uuid4
 def f(given: socket.socket, other: "threading.Lock") -> threading.Thread: return socket.socket()
 from twisted_kafka.system.machine import Lock
 """
-    found = list(_ways_around_the_machine(list(ast.walk(ast.parse(text)))))
+    found = list(_ways_around_the_machine(Nodes(ast.parse(text), *KINDS)))
     assert sorted(each.partition(":")[0] for each in found) == ["line 3", "line 4", "line 5", "line 6"]
 
 
@@ -355,7 +344,7 @@ def test_an_import_of_a_test_module_is_found() -> None:
 
 def test_examples_have_no_deadline_and_a_share_of_the_budget() -> None:
     for path in (path for path in (ROOT / "tests").rglob("test_*.py") if "hypothesis" in path.read_text()):
-        for node in nodes_of(path):
+        for node in nodes_of(path).of(ast.keyword):
             match node:
                 case ast.keyword(arg="deadline"):
                     raise AssertionError(f"{path.name}: the profile in conftest.py has none")

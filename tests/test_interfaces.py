@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.syntax import Nodes
 from twisted_kafka import plugins
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +45,7 @@ def _names(node: ast.ClassDef) -> Iterator[str]:
                 yield name
             case ast.Assign(targets=targets):
                 yield from (target.id for target in targets if isinstance(target, ast.Name))
-    for inner in ast.walk(node):
+    for inner in Nodes(node, ast.Attribute).of(ast.Attribute):
         match inner:
             case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                 yield name

@@ -2,11 +2,14 @@
 
 import ast
 import tomllib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.mutants import ACCEPTED, ROOT, mutation
+from tests.support.syntax import Nodes
 
 
 @pytest.mark.parametrize(
@@ -26,22 +29,28 @@ def test_a_mutation_is_named_by_what_differs(was: str, now: str, expected: str) 
     assert mutation(was, now) == expected
 
 
-def _functions(node: ast.AST, name: str) -> list[ast.AST]:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [each for each in ast.walk(node) if isinstance(each, kinds) and each.name == name]
+@cache
+def _parsed(path: Path) -> tuple[ast.AST, list[str]]:
+    text = path.read_text()
+    return ast.parse(text), text.splitlines()
+
+
+def _functions(node: ast.AST, name: str) -> list[Any]:
+    nodes = Nodes(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return [each for each in nodes.all() if getattr(each, "name", None) == name]
 
 
 def _sources(function: str) -> list[str]:
-    """Return the source of a function, or of each of its name in its class, with single spaces."""
+    """Return the lines of a function, or of each of its name in its class, with single spaces."""
     parts = function.split(".")
     for count in range(len(parts) - 1, 0, -1):
         path = ROOT.joinpath("twisted_kafka", *parts[:count]).with_suffix(".py")
         if path.is_file():
-            text = path.read_text()
-            found: list[ast.AST] = [ast.parse(text)]
+            tree, lines = _parsed(path)
+            found: list[Any] = [tree]
             for name in parts[count:]:
                 found = [each for node in found for each in _functions(node, name)]
-            return [" ".join((ast.get_source_segment(text, each) or "").split()) for each in found]
+            return [" ".join(" ".join(lines[each.lineno - 1 : each.end_lineno]).split()) for each in found]
     return []
 
 

@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -22,10 +23,15 @@ BEGINNINGS = ("[.:;] Have (?!been)", r"[.:;(] Who\b")
 MARKED = re.compile(rf"\b(?:{'|'.join(WORDS)})\b|^Have (?!been)|^Who\b|{'|'.join(BEGINNINGS)}")
 
 
+@cache
+def _marked_lines(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if MARKED.search(line)]
+
+
 def _prose_of_module(path: Path) -> Iterator[str]:
     """Return the lines of docstrings and comments. A module is parsed only if a line of it is marked: most are not."""
     text = path.read_text()
-    marked = [line for line in text.splitlines() if MARKED.search(line)]
+    marked = _marked_lines(path)
     if any("#" in line for line in marked):
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
@@ -37,10 +43,9 @@ def _prose_of_module(path: Path) -> Iterator[str]:
 
 def _messages_of_module(path: Path) -> Iterator[str]:
     """Find the strings with blanks that are no docstrings; an f-string has a part for each text between its values."""
-    text = path.read_text()
-    if not MARKED.search(text):
+    if not _marked_lines(path):
         return
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value and id(node) not in docstrings:
