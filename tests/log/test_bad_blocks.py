@@ -12,7 +12,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from tests.log.bad_blocks import BLOCK_BYTES, BadBlocks
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.support.compaction import LIMITS, Unhindered
+from tests.support.compaction import LIMITS
 from tests.support.logs import NOW_MS, Bench, append, contents, fill
 from twisted_kafka.log.cleaner.cleaner import Cleaner
 from twisted_kafka.log.log_manager import LogManager
@@ -191,14 +191,13 @@ def test_a_cleaning_can_be_aborted_within_a_batch(tmp_path: Path, monkeypatch: p
     log.update_high_watermark(log.log_end_offset)
     asked: list[int] = []
 
-    class Aborting(Unhindered):
-        def proceed(self, size_bytes: int) -> None:
-            asked.append(size_bytes)
-            if len(asked) > 50:
-                raise InterruptedError
+    def proceed(size_bytes: int) -> None:
+        asked.append(size_bytes)
+        if len(asked) > 50:
+            raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        Cleaner(bench.clock, LIMITS).clean(log, 0, log.log_end_offset, Aborting())
+        Cleaner(bench.clock, LIMITS).clean(log, 0, log.log_end_offset, proceed)
     assert asked == [0] * 51
 
 

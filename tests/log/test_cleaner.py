@@ -14,7 +14,7 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.support.budget import STRIDE, share_of
-from tests.support.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
+from tests.support.compaction import LIMITS, RETENTION_MS, Writer, clean, committed, last_values, run, unhindered
 from tests.support.logs import NOW_MS, Bench, contents, data_of
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
@@ -331,17 +331,16 @@ def test_a_cleaning_tells_what_it_read_and_wrote_and_how_long_it_took(tmp_path: 
     log = bench.open()
     asked: list[int] = []
 
-    class Timed:
-        def proceed(self, size_bytes: int) -> None:
-            asked.append(size_bytes)
-            bench.clock.advance_ms(7)
+    def proceed(size_bytes: int) -> None:
+        asked.append(size_bytes)
+        bench.clock.advance_ms(7)
 
     for number in range(300):
         put(log, (b"%d" % (number % 40), b"x" * 100))
     log.roll()
     whole_bytes = log.size_bytes
     assert len(log.segments) > 3
-    end_offset, stats = Cleaner(bench.clock, LIMITS._replace(block_bytes=4096)).clean(log, 100, 300, Timed())
+    end_offset, stats = Cleaner(bench.clock, LIMITS._replace(block_bytes=4096)).clean(log, 100, 300, proceed)
     assert end_offset == 300
     assert (stats.keys, stats.bytes_written) == (40, log.size_bytes)
     # A batch that is not whole in one block is read again for the next one.
@@ -462,7 +461,7 @@ def test_offsets_that_are_missing_at_the_end_of_a_segment_are_clean_too(bench: B
     segments = log.segments
     log.skip_to(11)
     assert log.segments is segments, "it is there already"
-    assert Cleaner(bench.clock, LIMITS).clean(log, 0, 10, Unhindered())[0] == 10
+    assert Cleaner(bench.clock, LIMITS).clean(log, 0, 10, unhindered)[0] == 10
     assert clean(log, bench, 10) == 10
 
 
@@ -500,13 +499,12 @@ def test_a_log_that_changed_meanwhile_stays_as_it_is(bench: Bench) -> None:
         put(log, (b"%d" % (number % 5), b"x" * 50))
     log.roll()
 
-    class Truncating:
-        def proceed(self, size_bytes: Any) -> None:
-            if size_bytes:  # something was read
-                log.truncate_to(3)
+    def proceed(size_bytes: int) -> None:
+        if size_bytes:  # something was read
+            log.truncate_to(3)
 
     with pytest.raises(LogCleaningAbortedError):
-        Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, Truncating())
+        Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, proceed)
     assert [offset for offset, _ in contents(log)] == [0, 1, 2]
     assert not list(bench.directory.glob("*.cleaned"))
 
@@ -982,7 +980,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(bench: Bench, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space"):
-        Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, Unhindered())
+        Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, unhindered)
     assert contents(log) == before
     assert not list(bench.directory.glob("*.cleaned"))
     assert bench.failures == []

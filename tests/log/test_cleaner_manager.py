@@ -502,7 +502,7 @@ def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker: Brok
     changes: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
 
-        def proceed(*_: Any) -> None:
+        def proceed(*_: Any, **__: Any) -> None:
             if not changes:
                 changes.append(pool.submit(change_policy))
                 wait_for_abort(manager, ONE)

@@ -20,11 +20,8 @@ RETENTION_MS = 1000
 PRODUCERS = 4
 
 
-class Unhindered:
-    """A permit that never waits."""
-
-    def proceed(self, size_bytes: int) -> None:
-        pass
+def unhindered(size_bytes: int) -> None:
+    """Never wait."""
 
 
 def clean(log: UnifiedLog, bench: Bench, first_dirty: int = 0, limits: CleanerLimits = LIMITS) -> int:
@@ -33,7 +30,7 @@ def clean(log: UnifiedLog, bench: Bench, first_dirty: int = 0, limits: CleanerLi
     uncleanable = log.segments.floor(bound).base_offset
     if uncleanable <= first_dirty:
         return first_dirty
-    return Cleaner(bench.clock, limits).clean(log, first_dirty, uncleanable, Unhindered())[0]
+    return Cleaner(bench.clock, limits).clean(log, first_dirty, uncleanable, unhindered)[0]
 
 
 def committed(log: UnifiedLog) -> list[Record]:

@@ -4,9 +4,9 @@ Kafka: Cleaner.doClean.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from twisted.logger import Logger
 
@@ -27,11 +27,8 @@ class LogCleaningAbortedError(Exception):
     """The log is being truncated, moved or deleted, or the broker stops: its records are unchanged."""
 
 
-class Permit(Protocol):
-    """Throttles a cleaning, and aborts it."""
-
-    def proceed(self, size_bytes: int) -> None:
-        """Wait as the I/O rate limit requires for ``size_bytes``; raises LogCleaningAbortedError."""
+Proceed = Callable[[int], None]
+"""Waits as the I/O rate limit requires for this many bytes; raises LogCleaningAbortedError if the cleaning is to end."""
 
 
 class CleanerLimits(NamedTuple):
@@ -63,7 +60,7 @@ class Cleaner:
         self._limits = limits
 
     def clean(
-        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, permit: Permit
+        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, proceed: Proceed
     ) -> tuple[int, CleanerStats]:
         """Compact ``log`` below ``first_uncleanable_offset``; returns the offset up to which it is clean now, and statistics.
 
@@ -71,12 +68,12 @@ class Cleaner:
         Some segments may be compacted then, which leaves the log valid and complete.
         """
         try:
-            return self._clean(log, first_dirty_offset, first_uncleanable_offset, permit)
+            return self._clean(log, first_dirty_offset, first_uncleanable_offset, proceed)
         except SegmentGoneError as error:
             raise LogCleaningAbortedError(f"{log.topic_partition} has removed a segment meanwhile") from error
 
     def _clean(
-        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, permit: Permit
+        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, proceed: Proceed
     ) -> tuple[int, CleanerStats]:
         stats = CleanerStats()
         begun_ns = self._clock.monotonic_ns()
@@ -84,7 +81,7 @@ class Cleaner:
         offset_map = make_offset_map(
             self._limits.map_bytes, self._limits.load_factor, sum([segment.size_bytes for segment in dirty])
         )
-        self._fill(offset_map, log, dirty, first_dirty_offset, permit, stats)
+        self._fill(offset_map, log, dirty, first_dirty_offset, proceed, stats)
         end_offset = max(first_dirty_offset, offset_map.latest_offset + 1)
         indexed_ns = self._clock.monotonic_ns()
         rules = Rules(
@@ -94,7 +91,7 @@ class Cleaner:
         block_filter = BlockFilter(offset_map, transactions, rules)
         clean_before = _between(log, 0, first_dirty_offset)
         old_horizon_ms = clean_before[-1].last_modified_ms() - rules.delete_retention_ms if clean_before else 0
-        work = _Work(log, permit, stats, block_filter, transactions, old_horizon_ms)
+        work = _Work(log, proceed, stats, block_filter, transactions, old_horizon_ms)
         # Before any record is discarded: the later record of its key must survive a power failure.
         log.flush_before(end_offset)
         for group in group_by_size(log, _between(log, 0, end_offset), first_uncleanable_offset):
@@ -113,7 +110,7 @@ class Cleaner:
         log: UnifiedLog,
         dirty: Sequence[LogSegment],
         start_offset: int,
-        permit: Permit,
+        proceed: Proceed,
         stats: CleanerStats,
     ) -> None:
         transactions = CleanedTransactions()
@@ -123,16 +120,16 @@ class Cleaner:
                 transactions.add_aborted(log.aborted_transactions(start_offset, _end_of(log, dirty[-1])))
             found = segment.locate(max(start_offset, segment.base_offset))
             if found is not None:
-                for block in self._blocks(segment, found[1], permit):
+                for block in self._blocks(segment, found[1], proceed):
                     stats.map_bytes_read += len(block.data)
                     if not _put(offset_map, block, transactions, start_offset):
                         return
             # Offsets that are missing at the end of the segment count as clean too.
             offset_map.latest_offset = max(offset_map.latest_offset, end_offset - 1)
 
-    def _blocks(self, segment: LogSegment, position: int, permit: Permit) -> Iterator[Block]:
-        for block in read_blocks(segment.file, position, segment.size_bytes, self._limits.block_bytes, partial(permit.proceed, 0)):
-            permit.proceed(len(block.data))
+    def _blocks(self, segment: LogSegment, position: int, proceed: Proceed) -> Iterator[Block]:
+        for block in read_blocks(segment.file, position, segment.size_bytes, self._limits.block_bytes, partial(proceed, 0)):
+            proceed(len(block.data))
             yield block
 
     # The second pass.
@@ -166,11 +163,11 @@ class Cleaner:
         log = work.log
         work.transactions.add_aborted(log.aborted_transactions(segment.base_offset, _end_of(log, segment)))
         work.filter.keeps_old_tombstones = segment.last_modified_ms() > work.old_horizon_ms
-        for block in self._blocks(segment, 0, work.permit):
+        for block in self._blocks(segment, 0, work.proceed):
             out = work.filter.filter(block)
             if out.batches:
                 cleaned.append(b"".join(out.parts), out.batches)
-                work.permit.proceed(out.size_bytes)
+                work.proceed(out.size_bytes)
             work.stats.bytes_read += len(block.data)
             work.stats.bytes_written += out.size_bytes
 
@@ -179,7 +176,7 @@ class _Work(NamedTuple):
     """The state of the second pass."""
 
     log: UnifiedLog
-    permit: Permit
+    proceed: Proceed
     stats: CleanerStats
     filter: BlockFilter
     transactions: CleanedTransactions

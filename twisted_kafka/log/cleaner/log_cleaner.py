@@ -200,10 +200,10 @@ class LogCleaner:
 
     def _clean(self, chosen: LogToClean) -> None:
         log, end_offset = chosen.log, chosen.first_dirty_offset
-        permit = _Permit(self, log, self._stopping)
+        proceed = partial(self.proceed, log.topic_partition, stopping=self._stopping)
         try:
             cleaner = Cleaner(self._logs.clock, self.settings.limits)
-            end_offset, stats = cleaner.clean(log, chosen.first_dirty_offset, chosen.first_uncleanable_offset, permit)
+            end_offset, stats = cleaner.clean(log, chosen.first_dirty_offset, chosen.first_uncleanable_offset, proceed)
             self._last_stats[machine.current_thread().name] = stats
             _log_stats(log, end_offset, stats)
         except LogCleaningAbortedError as aborted:
@@ -277,18 +277,6 @@ class LogCleaner:
     def _recopy_percent(self) -> int:
         stats = list(self._last_stats.values())
         return int(100 * sum([each.bytes_written for each in stats]) / max(1, sum([each.bytes_read for each in stats])))
-
-
-class _Permit:
-    """The Permit of one cleaning."""
-
-    def __init__(self, cleaner: LogCleaner, log: UnifiedLog, stopping: machine.Event) -> None:
-        self._cleaner = cleaner
-        self._topic_partition = log.topic_partition
-        self._stopping = stopping
-
-    def proceed(self, size_bytes: int) -> None:
-        self._cleaner.proceed(self._topic_partition, size_bytes, self._stopping)
 
 
 def _length(sized: Callable[[], Sized]) -> int:
