@@ -112,7 +112,7 @@ class CoordinatorContext(Generic[S]):
         leader_epoch: int,
         now_ns: Callable[[], int],
         send: "Callable[[CoordinatorContext[S], Send], None]",
-        leave_rest: "Callable[[CoordinatorContext[S]], bool]",
+        leave_rest: Callable[[Callable[[], object], TopicPartition], bool],
     ) -> None:
         """``leave_rest`` makes another thread call ``settle``; it returns False if no such thread runs any more."""
         self.partition = partition
@@ -172,7 +172,7 @@ class CoordinatorContext(Generic[S]):
             elif not self._mailbox or self.lock.locked():
                 return
             if left <= 0:
-                if self._leave_rest(self):
+                if self._leave_rest(self.settle, self.partition):
                     return
                 left = MAX_SETTLED
 
@@ -289,7 +289,7 @@ class CoordinatorRuntime(Generic[S]):
         self._elections = machine.Lock()
         """Held while shards are added, closed or removed: one after the other."""
         self._past_busy_ns = 0
-        self._settlers = Settlers[S](f"settle-{settings.topic}", scheduler)
+        self._settlers = Settlers(f"settle-{settings.topic}", scheduler)
         self._load_lock = machine.Lock()
         self._to_load: deque[CoordinatorContext[S]] = deque()
         self._is_loader_busy = False
@@ -578,7 +578,7 @@ class CoordinatorRuntime(Generic[S]):
         """Queue an operation on every active shard. The operation adds its writes to its effects; its result is not used."""
         for context in self._active_contexts():
             context.queue(partial(self._act, context, partial(operation, context.shard)))
-            if not self._settlers.settle(context):
+            if not self._settlers.settle(context.settle, context.partition):
                 context.settle()
 
     def look_everywhere(self, look: Callable[[S, Callable[[], dict[str, object]]], R]) -> list[R]:
@@ -658,7 +658,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._act(context, timer.action)
 
         context.queue(fire)
-        if not self._settlers.settle(context):
+        if not self._settlers.settle(context.settle, context.partition):
             context.settle()
 
     def _send(self, context: CoordinatorContext[S], one: Send) -> None:
@@ -725,7 +725,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._append_batch(context)
 
         context.queue(end)
-        if not self._settlers.settle(context):
+        if not self._settlers.settle(context.settle, context.partition):
             context.settle()
 
     def _append_batch(self, context: CoordinatorContext[S]) -> None:
