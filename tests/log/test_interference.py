@@ -216,7 +216,7 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, mo
             assert mended.wait(30)
 
     if step == "open":
-        real = log_segment.SegmentFile  # type: ignore[attr-defined]
+        real = log_segment.SegmentFile
         monkeypatch.setattr(log_segment, "SegmentFile", lambda path, mode: hang(path) or real(path, mode))
     elif step == "check":
         pread = os.pread

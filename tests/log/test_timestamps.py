@@ -15,7 +15,7 @@ from tests.support.budget import share_of
 from tests.support.logs import NOW_MS, Bench, append, batch, batch_file
 from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
 from twisted_kafka.log.segment import log_segment as segment_module
-from twisted_kafka.log.segment.segment_file import SegmentFile
+from twisted_kafka.log.segment.log_segment import SegmentFile
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.checksums import crc32c

@@ -47,7 +47,7 @@ LEFT_OUT = {
     "a reader there gets bytes, and no region of a file": (
         "tests/log/test_cleaner.py::test_readers_of_replaced_segments_go_on",
         "tests/log/test_producer_state.py::test_followers_take_the_state_over",
-        "tests/log/test_segment_file.py::test_a_response_that_is_sent_keeps_its_file",
+        "tests/log/test_open_segments.py::test_a_response_that_is_sent_keeps_its_file",
         "tests/log/test_unified_log.py::test_a_region_outlives_its_segment",
     ),
     "two logs of one process have the same file open": (

@@ -15,8 +15,7 @@ from twisted_kafka.log.cleaner.filter import BlockFilter, Rules, legacy_data
 from twisted_kafka.log.cleaner.offset_map import OffsetMap, make_offset_map
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.log.files import CLEANED_SUFFIX
-from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
-from twisted_kafka.log.segment.segment_file import SegmentGoneError
+from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment, SegmentGoneError
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.timing.clock import IClock
 

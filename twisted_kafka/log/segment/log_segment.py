@@ -6,9 +6,13 @@ region keeps the file open, so it stays readable after the segment is deleted.
 
 import bisect
 import errno
+import io
 import os
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
+from weakref import ReferenceType, ref
 
 from twisted.logger import Logger
 from typing_extensions import override
@@ -16,7 +20,6 @@ from typing_extensions import override
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
 from twisted_kafka.log.segment.indexes import TimestampOffset, timestamp_offset_of
-from twisted_kafka.log.segment.segment_file import SegmentFile, SegmentGoneError, old_segments
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system import machine
@@ -32,8 +35,23 @@ RECENT_BATCHES = 128
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
+MAX_OPEN_OLD_SEGMENTS: Final = 256
+"""Most segments with open files in the process, not counting the last segment of each log."""
+
 Located = tuple[int, int, int, int]
 """A batch as (last offset, position, end position, base offset)."""
+
+
+class SegmentGoneError(FileNotFoundError):
+    """The log has removed a segment that somebody wants to read, on a platform where removed files are not readable."""
+
+
+class SegmentFile(io.FileIO):
+    """Closes itself when nothing refers to it any more, neither the segment nor a file region."""
+
+    @override
+    def __del__(self) -> None:
+        self.close()
 
 
 class LogSegment(SegmentFiles):
@@ -475,3 +493,40 @@ class LogSegment(SegmentFiles):
         self.transaction_index.pin()
         self._load_indexes()
         _ = self.max_timestamp, self.file
+
+
+class OpenSegments:
+    """Segments that keep their files open until others need the descriptors; the ones that are not used go first.
+
+    A segment that is used is passed over once (second chance), so that a use costs an assignment and no lock. Threads that use a
+    file hold a reference to it, which keeps it open.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = machine.Lock()
+        self._segments: OrderedDict[ReferenceType[LogSegment], None] = OrderedDict()
+
+    def add(self, segment: LogSegment) -> None:
+        """Note that a segment has opened its file; others may be released."""
+        with self._lock:
+            segments = self._segments
+            segments[ref(segment)] = None
+            while len(segments) > self._limit:
+                each, _ = segments.popitem(last=False)
+                oldest = each()
+                if oldest is None or not oldest.is_old:
+                    continue
+                if oldest.was_used:
+                    oldest.was_used = False
+                    segments[each] = None
+                else:
+                    oldest.release_file()
+
+    def keep(self, segment: LogSegment) -> None:
+        """Leave a segment's file open from now on."""
+        with self._lock:
+            self._segments.pop(ref(segment), None)
+
+
+old_segments: Final = OpenSegments(MAX_OPEN_OLD_SEGMENTS)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.fake import Fake
 from tests.support.logs import Bench, append, contents
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.log.segment.segment_file import OpenSegments, old_segments
+from twisted_kafka.log.segment.log_segment import OpenSegments, old_segments
 from twisted_kafka.log.unified_log import UnifiedLog
 
 LIMIT = 4
