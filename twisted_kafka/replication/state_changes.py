@@ -6,7 +6,7 @@ epoch is newer here than in the order keeps its state.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -23,6 +23,7 @@ from twisted_kafka.replication.interfaces import (
     IReplicaFetchers,
     LeadershipListener,
 )
+from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
 from twisted_kafka.replication.partition.high_watermarks import HighWatermarkCheckpoints
@@ -30,9 +31,6 @@ from twisted_kafka.replication.partition.partition import LeaderState, Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
 from twisted_kafka.system import machine
-
-if TYPE_CHECKING:
-    from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs
 
 EPOCH_DURING_DELETE: Final = -2
 
@@ -97,7 +95,7 @@ class StateChanges:
         """Set the part that changes the in-sync replicas, which is made later."""
         self._in_sync = in_sync
 
-    def set_moves(self, moves: "AlterLogDirs") -> None:
+    def set_moves(self, moves: AlterLogDirs) -> None:
         """Set the moves between log directories, which are made later."""
         self._moves = moves
 

@@ -33,7 +33,7 @@ from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuot
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
-from twisted_kafka.replication.state_changes import StateChanges
+from twisted_kafka.system import machine
 from twisted_kafka.system.files.disk import space_bytes
 from twisted_kafka.timing.clock import IClock
 
@@ -73,15 +73,16 @@ class AlterLogDirs:
         self,
         logs: LogManager,
         partitions: PartitionTable,
-        state: StateChanges,
+        state_lock: machine.RLock,
         manager: ReplicaAlterLogDirsManager,
         quota: ReplicationQuota,
     ) -> None:
+        """``state_lock`` is held while the partitions change."""
         self.manager = manager
         self._quota = quota
         self._logs = logs
         self._partitions = partitions
-        self._state = state
+        self._state_lock = state_lock
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Set the throttle of moves from the broker's dynamic configs; without the key, moves are not throttled."""
@@ -96,7 +97,7 @@ class AlterLogDirs:
 
         A partition that is not hosted yet will be created there: its result is REPLICA_NOT_AVAILABLE.
         """
-        with self._state.lock:
+        with self._state_lock:
             return {topic_partition: self._alter_or_error(topic_partition, path) for topic_partition, path in destinations.items()}
 
     def _alter_or_error(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
@@ -193,7 +194,8 @@ class AlterLogDirs:
 def make_moves(
     config: KafkaConfig,
     logs: LogManager,
-    state: StateChanges,
+    partitions: PartitionTable,
+    state_lock: machine.RLock,
     purgatories: Purgatories,
     clock: IClock,
     metrics: MetricsRegistry,
@@ -209,4 +211,4 @@ def make_moves(
         for _ in range(count if isinstance(count, int) else len(logs.directories))
     ]
     manager = ReplicaAlterLogDirsManager(movers, quota, config.int("replica.fetch.backoff.ms"), metrics)
-    return AlterLogDirs(logs, state.partitions, state, manager, quota)
+    return AlterLogDirs(logs, partitions, state_lock, manager, quota)
