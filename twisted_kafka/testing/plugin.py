@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from twisted_kafka.testing import SchemaRegistry
     from twisted_kafka.testing.broker import Broker
     from twisted_kafka.testing.cluster import Cluster
     from twisted_kafka.testing.fault_rules.rules_file import Rules
     from twisted_kafka.testing.kafka import Kafka
+    from twisted_kafka.testing.registry.schema_registry import SchemaRegistry
 
 T = TypeVar("T", bound="Kafka")
 

@@ -24,7 +24,7 @@ from twisted_kafka.testing.control.target import Target
 from twisted_kafka.testing.http_server import MAX_BODY_BYTES, MAX_UNDER_WAY, HttpRequest, HttpServer
 
 if TYPE_CHECKING:
-    from twisted_kafka.testing import SchemaRegistry
+    from twisted_kafka.testing.registry.schema_registry import SchemaRegistry
 
 _TOKEN_BYTES: Final = 24
 

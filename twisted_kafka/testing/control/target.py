@@ -13,7 +13,7 @@ from twisted_kafka.testing.fault_rules.faults import Faults, Rule
 from twisted_kafka.testing.fault_rules.injection import Fault
 
 if TYPE_CHECKING:
-    from twisted_kafka.testing import SchemaRegistry
+    from twisted_kafka.testing.registry.schema_registry import SchemaRegistry
 
 CHANGE_TIMEOUT_S: Final = 60.0
 """How long a change of the brokers waits for another one."""
