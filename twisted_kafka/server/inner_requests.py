@@ -6,7 +6,7 @@ and the access log.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
@@ -19,9 +19,6 @@ from twisted_kafka.protocol.compiler.wire import join
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.loop.processor import Processor
 
 _SIZE_BYTES: Final = 4
 
@@ -62,7 +59,7 @@ class Serving(NamedTuple):
 
 
 class InnerRequests:
-    """The requests of one client without a connection. To the request channel it is the processor that owns the connection."""
+    """The requests of one client without a connection. It owns them, as a processor owns those of its connections."""
 
     def __init__(self, serving: Serving, connection: ConnectionInfo) -> None:
         self._serving = serving
@@ -91,8 +88,7 @@ class InnerRequests:
 
         Raises QueueFullError.
         """
-        owner = cast("Processor", self)  # the channel calls only the methods below
-        request = Request(context, data, body_offset, owner, self._serving.clock.monotonic_ns())
+        request = Request(context, data, body_offset, self, self._serving.clock.monotonic_ns())
         future: Future[bytes | None] = Future()
         self._answers[request] = future
         if not self._serving.channel.send_request(request):
@@ -127,7 +123,7 @@ class InnerRequests:
                 return
         action()
 
-    # For the request channel, from any thread.
+    # The owner of the requests (``IRequestOwner``), called on any thread.
 
     def append_response(self, response: Request | ThrottlingResponse) -> None:
         """Take a response, as a processor does."""
@@ -172,9 +168,6 @@ class InnerRequests:
 
     def wake_for_responses(self) -> None:
         """Responses are taken at once."""
-
-    def request_queue_drained(self) -> None:
-        """A full queue is an error for the caller: nothing waits for room."""
 
     def has_channel(self, connection: ConnectionInfo) -> bool:
         """Whether the client still waits."""

@@ -7,7 +7,7 @@ removed when nobody has looked for a minute.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from twisted_kafka.console.live.request_row import RequestRow, row_of
 from twisted_kafka.network.requests.request import Request
@@ -125,7 +125,7 @@ class Capture:
             if now_ns - self._looked_ns > LOOKING_NS:
                 self.stop()
                 return
-        if isinstance(cast(object, request.processor), InnerRequests):  # a console's own, which would show itself
+        if isinstance(request.processor, InnerRequests):  # a console's own, which would show itself
             return
         if self._left <= 0 or len(self._pending) >= MOST_PENDING:
             self.left_out += 1

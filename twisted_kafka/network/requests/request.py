@@ -1,14 +1,11 @@
 """A request from its last byte to its response: its bytes, the timestamps of its phases, and its response."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from twisted_kafka.network.requests.memory_pool import LARGE_BYTES, MemoryPool
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.regions import Buffer, Part
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.loop.processor import Processor
 
 # Kinds of response (Kafka: the subclasses of RequestChannel.Response).
 NO_RESPONSE_YET = 0
@@ -31,6 +28,19 @@ class ITimeSensor(Protocol):
 
     def record(self, value: float, now_ms: int) -> object:
         """Record a part of it, in percent of a second."""
+
+
+class IRequestOwner(Protocol):
+    """Owns the connection of a request: a processor, or a client in this process."""
+
+    def append_response(self, response: "Request | ThrottlingResponse") -> None:
+        """Take a response, from any thread; ``wake_for_responses`` follows."""
+
+    def wake_for_responses(self) -> None:
+        """Wake the thread that sends responses, if it sleeps."""
+
+    def has_channel(self, connection: ConnectionInfo) -> bool:
+        """Whether it owns the connection, which is open."""
 
 
 class Request:
@@ -64,7 +74,9 @@ class Request:
         "time_sensor",
     )
 
-    def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, processor: "Processor", received_ns: int) -> None:
+    def __init__(
+        self, context: RequestContext, frame: Buffer, body_offset: int, processor: IRequestOwner, received_ns: int
+    ) -> None:
         """``processor`` owns the connection ``context.connection`` and gets the response."""
         self.context = context
         self.frame: Buffer = frame
