@@ -2,6 +2,7 @@
 
 import random
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,15 +37,15 @@ class Processor:
         self._listener = listener
         self._quotas = quotas
         self._new: list[socket.socket] = []
-        self._blocked: list[Acceptor] = []
+        self._blocked: list[Callable[[], object]] = []
         self.open: list[socket.socket] = []
         self.served = 0
         self.must_check = False
 
-    def accept(self, connected: socket.socket, peer: Any, blocked: Acceptor | None = None) -> bool:
+    def accept(self, connected: socket.socket, peer: Any, retry: Callable[[], object] | None = None) -> bool:
         if len(self._new) >= ROOM:
-            assert blocked is not None
-            self._blocked.append(blocked)
+            assert retry is not None
+            self._blocked.append(retry)
             return False
         self._new.append(connected)
         return True
@@ -57,8 +58,8 @@ class Processor:
         self.open += self._new
         self._new = []
         blocked, self._blocked = self._blocked, []
-        for acceptor in blocked:
-            acceptor.retry_connection()
+        for retry in blocked:
+            retry()
         while self.must_check and self.open and self._quotas.claim_excess(self._listener):
             self.close_one()
         self.must_check = False
@@ -85,7 +86,7 @@ class World:
             acceptor = Acceptor(end_point, self.reactor, SocketOptions(), self.clock, Meter(self.clock), self.quotas)
             processors = [Processor(name, self.quotas) for _ in range(2)]
             for processor in processors:
-                self.quotas.add_processor(name, processor)  # type: ignore[arg-type]
+                self.quotas.add_check(name, processor.check_connections)
             acceptor.processors = processors  # type: ignore[assignment]
             self.processors += processors
             self.acceptors[name] = acceptor

@@ -351,7 +351,7 @@ def test_more_and_fewer_network_threads_while_requests_are_under_way(running: Ca
     server.await_under_way(2)
     server.call(server.server.resize_threads, server.config)
     assert len(server.server.processors) == 1
-    assert [processor for _, processor in server.server.quotas._processors] == server.server.processors
+    assert [check for _, check in server.server.quotas._checks] == [each.check_connections for each in server.server.processors]
     third = server.connect()
     echo(third, 1)
     server.slow.set()

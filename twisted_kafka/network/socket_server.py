@@ -256,7 +256,7 @@ class SocketServer:
             return
         for thread in threads:
             plane.remove(thread)
-            self.quotas.remove_processor(thread.processor)
+            self.quotas.remove_check(thread.processor.check_connections)
 
         def end() -> None:
             drain_and_stop(threads, self._clock, DRAIN_S)
@@ -321,7 +321,7 @@ class SocketServer:
         )
         thread = NetworkThread(processor, reactor, name, lambda: self._reactor_factory(self._clock))
         plane.add(thread)
-        self.quotas.add_processor(settings.listener_name, processor)
+        self.quotas.add_check(settings.listener_name, processor.check_connections)
         return thread
 
 

@@ -1,7 +1,7 @@
 import errno
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -27,11 +27,11 @@ class FakeProcessor(Fake):
         self.room = room
         self.accepted: list[socket.socket] = []
         self.peers: list[Any] = []
-        self.blocked: Acceptor | None = None
+        self.retry: Callable[[], object] | None = None
 
-    def accept(self, connected: socket.socket, peer: Any, blocked: Acceptor | None = None) -> bool:
+    def accept(self, connected: socket.socket, peer: Any, retry: Callable[[], object] | None = None) -> bool:
         if self.room == 0:
-            self.blocked = blocked
+            self.retry = retry
             return False
         self.room -= 1
         self.accepted.append(connected)
@@ -122,7 +122,7 @@ def test_waits_when_all_are_full_and_drops_nothing(accepting: Any) -> None:
     here.advance_ms(7)
     assert here.accepted == [1]
     here.processors[0].room = 9
-    here.processors[0].blocked.retry_connection()
+    here.processors[0].retry()
     here.advance_ms(0)
     assert here.is_accepting
     assert here.accepted == [3]

@@ -27,7 +27,7 @@ class Waiting(Fake):
     def __init__(self) -> None:
         self.told = 0
 
-    def retry_connection(self) -> None:
+    def __call__(self) -> None:
         self.told += 1
 
 
@@ -71,7 +71,7 @@ def test_the_brokers_limit_holds_for_all_but_the_listener_among_brokers() -> Non
     assert limited.room("INSIDE")
     processors = {name: Checked() for name in ("INSIDE", "OUTSIDE")}
     for name, processor in processors.items():
-        limited.quotas.add_processor(name, processor)
+        limited.quotas.add_check(name, processor.check_connections)
     limited.connect("INSIDE")
     assert (processors["INSIDE"].checks, processors["OUTSIDE"].checks) == (0, 1)
     assert limited.quotas.claim_excess("OUTSIDE")
@@ -124,7 +124,7 @@ def test_a_listener_that_is_protected_from_now_on_takes_what_waits() -> None:
 def test_the_last_listener_left_is_not_protected() -> None:
     limited = Limited(max_connections="2")
     processor = Checked()
-    limited.quotas.add_processor("INSIDE", processor)
+    limited.quotas.add_check("INSIDE", processor.check_connections)
     limited.connect("INSIDE", count=3)
     assert (processor.checks, limited.quotas.claim_excess("INSIDE")) == (0, False)
     limited.quotas.remove_listener("OUTSIDE")
@@ -151,12 +151,12 @@ def test_who_waits_is_told_once_when_a_limit_is_raised() -> None:
 def test_a_lowered_limit_has_connections_closed() -> None:
     limited = Limited()
     processor = Checked()
-    limited.quotas.add_processor("OUTSIDE", processor)
+    limited.quotas.add_check("OUTSIDE", processor.check_connections)
     limited.connect("OUTSIDE", count=3)
     limited.quotas.configure(limited.config.updated({"max.connections": "1"}))
     assert processor.checks == 1
     assert limited.quotas.claim_excess("OUTSIDE")
-    limited.quotas.remove_processor(processor)
+    limited.quotas.remove_check(processor.check_connections)
 
 
 def test_addresses_and_their_overrides() -> None:
@@ -258,7 +258,7 @@ def test_no_more_are_closed_than_there_are_too_many() -> None:
 def test_the_broker_s_limit_itself_is_not_too_many() -> None:
     limited = Limited(max_connections="2")
     processor = Checked()
-    limited.quotas.add_processor("OUTSIDE", processor)
+    limited.quotas.add_check("OUTSIDE", processor.check_connections)
     limited.connect("OUTSIDE", count=1)
     assert limited.room("OUTSIDE")
     limited.connect("OUTSIDE", count=1)
@@ -267,7 +267,7 @@ def test_the_broker_s_limit_itself_is_not_too_many() -> None:
     assert (processor.checks, limited.quotas.claim_excess("OUTSIDE")) == (0, False)
     limited.connect("INSIDE")
     assert (processor.checks, limited.quotas.claim_excess("OUTSIDE")) == (1, True)
-    limited.quotas.remove_processor(processor)
+    limited.quotas.remove_check(processor.check_connections)
     limited.connect("INSIDE")
     assert processor.checks == 1
 

@@ -226,7 +226,7 @@ def test_nothing_is_read_ahead_after_requests_that_waited_for_memory() -> None:
     pool = MemoryPool(100, clock)
     layer = Layer(pool=pool, clock=clock)
     channel, transport = layer.connect()
-    assert pool.try_allocate(100, layer.processor)
+    assert pool.try_allocate(100, layer.processor.memory_available)
     channel.dataReceived(frame(1) + frame(2) + frame(3))
     assert layer.take() is None
     pool.release(100)

@@ -7,8 +7,10 @@ import pytest
 from tests.support.fake import Fake
 from tests.support.network_fakes import FakeReactor, Layer, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, NoQuotas
+from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.loop.new_connections import NewConnections
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
+from twisted_kafka.network.requests.request_context import ConnectionInfo
 
 LOCAL, PEER = ("10.0.0.1", 9092), ("10.0.0.2", 5000)
 
@@ -33,7 +35,7 @@ class Blocked(Fake):
     def __init__(self) -> None:
         self.told = 0
 
-    def retry_connection(self) -> None:
+    def __call__(self) -> None:
         self.told += 1
 
 
@@ -59,7 +61,10 @@ class Setup:
         return lambda connected, channel: connected
 
     def make(self) -> list[Any]:
-        return [channel.transport for channel in self.new.make_channels(self.layer.processor)]
+        def make(info: ConnectionInfo) -> KafkaChannel:
+            return KafkaChannel(info, self.layer.processor, 1000)
+
+        return [channel.transport for channel in self.new.make_channels(make)]
 
 
 def test_a_connection_is_named_by_its_addresses_and_a_number() -> None:

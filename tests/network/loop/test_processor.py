@@ -11,7 +11,6 @@ import pytest
 from tests.support import network_fakes
 from tests.support.cases import case
 from tests.support.eventually import WAIT_S
-from tests.support.fake import Fake
 from tests.support.network_fakes import FakeTransport, Layer, frame, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, NoQuotas
 from twisted_kafka.network.connection.channel import FRAME_BYTES, READ_AHEAD_BYTES
@@ -554,16 +553,10 @@ def test_excess_connections_are_closed_least_recently_used_first_and_one_each_tu
 
 
 def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
-    told = []
-
-    class Acceptor(Fake):
-        def retry_connection(self) -> None:
-            told.append(True)
-
+    told: list[bool] = []
     layer = Layer()
     pairs = [socket.socketpair() for _ in range(NEW_CONNECTIONS + 1)]
-    blocked = Acceptor()
-    taken = [layer.processor.accept(ours, ("127.0.0.1", 1), blocked) for ours, _ in pairs]
+    taken = [layer.processor.accept(ours, ("127.0.0.1", 1), lambda: told.append(True)) for ours, _ in pairs]
     assert taken == [True] * NEW_CONNECTIONS + [False]
     for ours, _ in pairs:
         ours.close()  # so that none of them is set up: there is no reactor

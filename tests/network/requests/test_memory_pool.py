@@ -17,7 +17,7 @@ class Waiter(Fake):
     def __init__(self) -> None:
         self.told = 0
 
-    def memory_available(self) -> None:
+    def __call__(self) -> None:
         self.told += 1
 
 

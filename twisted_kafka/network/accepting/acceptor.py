@@ -269,7 +269,7 @@ class Acceptor:
             if left_ns > 0:
                 self._retry_in(left_ns / 1e9)
                 return False
-            if not self._quotas.slot_available(self._name, self):
+            if not self._quotas.slot_available(self._name, self.retry_connection):
                 self._retry_in(RETRY_S)
                 return False
             if not self._count(waiting):
@@ -298,7 +298,7 @@ class Acceptor:
         count = len(self.processors)
         for turn in range(count):
             index = (self._next + turn) % count
-            if self.processors[index].accept(waiting.connected, waiting.peer, self):
+            if self.processors[index].accept(waiting.connected, waiting.peer, self.retry_connection):
                 self._next = (index + 1) % count
                 return True
         return False

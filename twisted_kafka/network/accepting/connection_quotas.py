@@ -5,9 +5,8 @@ An acceptor counts each connection before a processor gets it: ``record_accept``
 here blocks: an acceptor that has to wait is called back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
@@ -19,10 +18,6 @@ from twisted_kafka.metrics.sampled import RateQuota, SampledAverage
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.accepting.acceptor import Acceptor
-    from twisted_kafka.network.loop.processor import Processor
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
@@ -90,8 +85,8 @@ class ConnectionQuotas:
         self._ip_rates: dict[str, int] = {}
         self._default_ip_rate = MAX_INT
         self._ip_quotas: dict[str, RateQuota] = {}
-        self._waiting: dict[Acceptor, None] = {}
-        self._processors: list[tuple[str, Processor]] = []
+        self._waiting: dict[Callable[[], object], None] = {}
+        self._checks: list[tuple[str, Callable[[], object]]] = []
         self._limit = self._limit_per_ip = MAX_INT
         self._overrides: Mapping[str, int] = {}
         metrics.gauge(_GROUP, "broker-connection-accept-rate", lambda: self._measure(self._broker))
@@ -157,15 +152,15 @@ class ConnectionQuotas:
             for known, quota in self._ip_quotas.items():
                 quota.limit = self._ip_rates.get(known, self._default_ip_rate)
 
-    def add_processor(self, listener_name: str, processor: "Processor") -> None:
-        """Call ``processor.check_connections`` when there are too many connections."""
+    def add_check(self, listener_name: str, check: Callable[[], object]) -> None:
+        """Call ``check``, the ``check_connections`` of one of the listener's processors, when there are too many connections."""
         with self._lock:
-            self._processors.append((listener_name, processor))
+            self._checks.append((listener_name, check))
 
-    def remove_processor(self, processor: "Processor") -> None:
-        """Stop calling ``processor``."""
+    def remove_check(self, check: Callable[[], object]) -> None:
+        """Stop calling ``check``."""
         with self._lock:
-            self._processors = [pair for pair in self._processors if pair[1] is not processor]
+            self._checks = [pair for pair in self._checks if pair[1] != check]
 
     # Called by acceptors.
 
@@ -180,13 +175,13 @@ class ConnectionQuotas:
                 listener.throttle_ms.record(throttle_ms, now_ms)
         return throttle_ms
 
-    def slot_available(self, listener_name: str, waiting: "Acceptor") -> bool:
-        """Return whether one more connection is allowed; if not, ``waiting.retry_connection`` is called once."""
+    def slot_available(self, listener_name: str, retry: Callable[[], object]) -> bool:
+        """Return whether one more connection is allowed; if not, ``retry`` is called once when a slot may be free."""
         with self._lock:
             listener = self._listeners[listener_name]
             if listener.count < listener.limit and (self._is_protected(listener_name) or self._total < self._limit):
                 return True
-            self._waiting[waiting] = None
+            self._waiting[retry] = None
             return False
 
     def inc(self, listener_name: str, address: str) -> None:
@@ -205,7 +200,7 @@ class ConnectionQuotas:
             limit = self._overrides.get(address, self._limit_per_ip)
             is_exceeded = self._total > self._limit
         if is_exceeded:
-            self._check_processors()
+            self._check_connections()
         if count >= limit:
             raise TooManyConnectionsError(address, limit)
 
@@ -285,19 +280,19 @@ class ConnectionQuotas:
     def _changed(self) -> None:
         self._retry_waiting()
         if self._total > self._limit:
-            self._check_processors()
+            self._check_connections()
 
     def _retry_waiting(self) -> None:
         if self._waiting:
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
-            for acceptor in waiting:
-                acceptor.retry_connection()
+            for retry in waiting:
+                retry()
 
-    def _check_processors(self) -> None:
-        for listener_name, processor in self._processors:
+    def _check_connections(self) -> None:
+        for listener_name, check in self._checks:
             if not self._is_protected(listener_name):
-                processor.check_connections()
+                check()
 
     def _now_ms(self) -> int:
         return self._now_ns() // 1_000_000

@@ -2,8 +2,8 @@
 
 import socket
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -11,10 +11,6 @@ from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.request_context import ConnectionInfo
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.accepting.acceptor import Acceptor
-    from twisted_kafka.network.loop.processor import Processor
 
 _log = Logger()
 
@@ -30,7 +26,7 @@ class NewConnections:
         self._number = number
         self.waiting: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
         """Connected sockets and their peers' addresses."""
-        self._blocked: deque[Acceptor] = deque()
+        self._blocked: deque[Callable[[], object]] = deque()
         self._index = 0
         self.attach(reactor)
 
@@ -38,26 +34,29 @@ class NewConnections:
         """Make transports on ``reactor`` from now on."""
         self._make_transport = self._settings.channel_builder.for_processor(self._number, reactor)
 
-    def put(self, connected: socket.socket, peer: tuple[Any, ...], blocked: "Acceptor | None") -> bool:
-        """Add a connection; return False if the queue is full. From any thread."""
+    def put(self, connected: socket.socket, peer: tuple[Any, ...], retry: Callable[[], object] | None) -> bool:
+        """Add a connection; return False, and call ``retry`` later, if the queue is full. From any thread."""
         if len(self.waiting) >= NEW_CONNECTIONS:
-            if blocked is None:
+            if retry is None:
                 return False
-            self._blocked.append(blocked)
-            if len(self.waiting) >= NEW_CONNECTIONS:  # otherwise the queue was emptied just before ``blocked`` was added
+            self._blocked.append(retry)
+            if len(self.waiting) >= NEW_CONNECTIONS:  # otherwise the queue was emptied just before ``retry`` was added
                 return False
         self.waiting.append((connected, peer))
         return True
 
-    def make_channels(self, owner: "Processor") -> Iterator[KafkaChannel]:
-        """Make channels of at most ``NEW_CONNECTIONS`` connections. A connection that is closed already is skipped."""
+    def make_channels(self, make: Callable[[ConnectionInfo], KafkaChannel]) -> Iterator[KafkaChannel]:
+        """Yield channels of at most ``NEW_CONNECTIONS`` connections, made by ``make``, with their transports.
+
+        A connection that is closed already is skipped.
+        """
         for _ in range(NEW_CONNECTIONS):
             if not self.waiting:
                 break
             connected, peer = self.waiting.popleft()
             try:
                 info = self.describe(connected.getsockname(), peer)
-                channel = KafkaChannel(info, owner, self._settings.max_request_bytes)
+                channel = make(info)
                 channel.transport = self._make_transport(connected, channel)
             except Exception as error:  # noqa: BLE001 a failed connection must not affect the others
                 _log.info("A connection from {peer} was lost during its setup: {error}", peer=peer, error=error)
@@ -69,7 +68,7 @@ class NewConnections:
     def retry_blocked_acceptors(self) -> None:
         """Let the acceptors retry that found the queue full."""
         while self._blocked:
-            self._blocked.popleft().retry_connection()
+            self._blocked.popleft()()
 
     def describe(self, local: tuple[Any, ...], peer: tuple[Any, ...]) -> ConnectionInfo:
         """Return the description of a connection between two addresses, with a unique id."""

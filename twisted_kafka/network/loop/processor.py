@@ -25,7 +25,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from twisted.logger import Logger
 
@@ -65,9 +65,6 @@ from twisted_kafka.network.requests.request_observer import IRefusalObserver, IR
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.accepting.acceptor import Acceptor
 
 MAX_REQUESTS_PER_ROUND = 32
 """Most requests that the thread handles before it sends their responses and polls its sockets again."""
@@ -209,12 +206,12 @@ class Processor:
         """Notify an observer no more."""
         self._observers = tuple(each for each in self._observers if each != observer.request_completed)
 
-    def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: "Acceptor | None" = None) -> bool:
+    def accept(self, connected: socket.socket, peer: tuple[Any, ...], retry: Callable[[], object] | None = None) -> bool:
         """Take over a connection that ConnectionQuotas has counted; return False if ``NEW_CONNECTIONS`` are waiting already.
 
-        A full processor calls ``blocked.retry_connection`` once when it has room.
+        A full processor calls ``retry`` once when it has room.
         """
-        if not self.new_connections.put(connected, peer, blocked):
+        if not self.new_connections.put(connected, peer, retry):
             return False
         if not self._is_awake:  # otherwise the processor checks for new connections before it sleeps
             self._wake_up()
@@ -405,11 +402,14 @@ class Processor:
 
     def configure_new_connections(self) -> None:
         """Make channels of accepted connections, at most ``NEW_CONNECTIONS`` per turn."""
-        for channel in self.new_connections.make_channels(self):
+        for channel in self.new_connections.make_channels(self._new_channel):
             self.add_channel(channel)
         if self.new_connections.waiting:
             self._wake_up()
         self.new_connections.retry_blocked_acceptors()
+
+    def _new_channel(self, info: ConnectionInfo) -> KafkaChannel:
+        return KafkaChannel(info, self, self.settings.max_request_bytes)
 
     def add_channel(self, channel: KafkaChannel) -> None:
         """Start reading from a channel that has its transport."""
@@ -588,7 +588,7 @@ class Processor:
         if pool is None:
             return True
         # A newcomer waits behind the channels that wait already: memory may have become available for them just now.
-        if (self._is_resuming or not self._stopped) and pool.try_allocate(size_bytes, self):
+        if (self._is_resuming or not self._stopped) and pool.try_allocate(size_bytes, self.memory_available):
             return True
         if not pool.least_bytes:  # otherwise others may send small requests
             self.is_full = True

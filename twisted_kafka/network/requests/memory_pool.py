@@ -8,13 +8,11 @@ overdrawn by that one request. Memory is released when its request has been hand
 processor whose allocation fails is notified once when memory is available.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-
-if TYPE_CHECKING:
-    from twisted_kafka.network.loop.processor import Processor
 
 LARGE_BYTES: Final = 64 * 1024
 """A larger request is a large one."""
@@ -35,12 +33,15 @@ class MemoryPool:
         self._now_ns = clock.monotonic_ns
         self._lock = machine.Lock()
         self._available = size_bytes
-        self._waiters: list[Processor] = []
+        self._waiters: list[Callable[[], object]] = []
         self._depleted_ns = 0
         self._depleted_since_ns = 0
 
-    def try_allocate(self, size_bytes: int, waiter: "Processor") -> bool:
-        """Allocate ``size_bytes`` and return True; with no memory left, return False and notify ``waiter`` when there is some."""
+    def try_allocate(self, size_bytes: int, waiter: Callable[[], object]) -> bool:
+        """Allocate ``size_bytes`` and return True.
+
+        With no memory left, return False and call ``waiter`` once when there is some.
+        """
         with self._lock:
             if self._available > 0:
                 self._available -= size_bytes
@@ -63,7 +64,7 @@ class MemoryPool:
             self._depleted_ns += self._now_ns() - self._depleted_since_ns
             self._depleted_since_ns = 0
         for waiter in waiters:
-            waiter.memory_available()
+            waiter()
 
     @property
     def available_bytes(self) -> int:
