@@ -9,11 +9,11 @@ from twisted_kafka.group_coordinator.assignors.range import RangeAssignor
 from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAssignor
 from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor, TaskGroup, TaskMember
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
-from twisted_kafka.group_coordinator.state.streams.tasks import Tasks
-from twisted_kafka.group_coordinator.topology_descriptions import (
+from twisted_kafka.group_coordinator.shared.topology_descriptions import (
     TopologyDescriptionPlugin,
     TopologyDescriptionRefusedError,
 )
+from twisted_kafka.group_coordinator.state.streams.tasks import Tasks
 from twisted_kafka.metadata.cache import BrokerInfo, MetadataSnapshot, Node, PartitionState
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext

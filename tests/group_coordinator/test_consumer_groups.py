@@ -10,9 +10,9 @@ from tests.support.coordinator_fakes import Bench
 from twisted_kafka.coordinator.coordinator_record import encode_batch
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec
 from twisted_kafka.group_coordinator.consumer import target_assignment
-from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.group_coordinator.group_records import group_metadata, group_tombstone
 from twisted_kafka.group_coordinator.requests import Client, Sender
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import CurrentAssignment, Profile

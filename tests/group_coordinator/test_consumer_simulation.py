@@ -18,9 +18,9 @@ from tests.group_coordinator.heartbeating import disturb
 from tests.support.budget import share_of
 from tests.support.coordinator_fakes import Bench
 from tests.support.transcripts.consumer_groups import subscription
-from twisted_kafka.group_coordinator.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.requests import JoinRequest, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
+from twisted_kafka.group_coordinator.shared.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment
 from twisted_kafka.protocol.errors import ErrorCode

@@ -4,14 +4,14 @@ import pytest
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.group_configs import ShareGroupConfigs
-from twisted_kafka.group_coordinator.group_config_manager import (
+from twisted_kafka.group_coordinator.shared.group_config_manager import (
     GroupConfigManager,
     GroupConfigResource,
     group_entity_path,
     group_id_of,
     node_name,
 )
-from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig, MigrationPolicy
+from twisted_kafka.group_coordinator.shared.group_coordinator_config import GroupCoordinatorConfig, MigrationPolicy
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"

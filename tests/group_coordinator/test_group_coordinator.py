@@ -14,10 +14,10 @@ from tests.support.transcripts.consumer_groups import subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Write
 from twisted_kafka.group_coordinator.classic.rebalance import MAX_PENDING_BYTES, PENDING_BYTES
-from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.group_coordinator.group_records import offset_commit, offset_tombstone
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.state.consumer_group import ResolvedRegex

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.support.budget import share_of
 from tests.support.coordinator_fakes import Bench
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition

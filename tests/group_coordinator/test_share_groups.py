@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.group_coordinator.assignors.simple import SimpleAssignor
-from twisted_kafka.group_coordinator.end_offsets import EndOffset
-from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, Sender
 from twisted_kafka.group_coordinator.share import share_offsets
+from twisted_kafka.group_coordinator.shared.end_offsets import EndOffset
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.state.share.share_partitions import union
 from twisted_kafka.protocol.errors import (
     ErrorCode,

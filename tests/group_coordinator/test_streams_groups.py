@@ -7,9 +7,9 @@ import pytest
 from tests.group_coordinator.streams_members import PLAIN, WORDS, G, Streams, ids, internal, subtopology, tasks, topology
 from tests.support.coordinator_fakes import join
 from twisted_kafka.group_coordinator.assignors.sticky_tasks import StickyTaskAssignor
-from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import LeavingMember, Sender, SyncRequest
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.state.streams.configured_topology import Status
 from twisted_kafka.protocol.errors import (
     ErrorCode,

@@ -9,10 +9,10 @@ import pytest
 from tests.group_coordinator.streams_members import PLAIN, WORDS, G, Streams, subtopology, topology
 from tests.support.coordinator_fakes import BROKER_CONFIG, Bench, join
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.group_coordinator.group_coordinator_metrics import COORDINATOR_TYPE
 from twisted_kafka.group_coordinator.requests import Sender
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE
+from twisted_kafka.group_coordinator.shared.topology_descriptions import FIRST_BACKOFF_MS, KEY, make_topology_descriptions
 from twisted_kafka.group_coordinator.state.streams.streams_group import UNCERTAIN_EPOCH
-from twisted_kafka.group_coordinator.topology_descriptions import FIRST_BACKOFF_MS, KEY, make_topology_descriptions
 from twisted_kafka.plugins import (
     TopologyDescription,
     TopologyDescriptionGlobalStore,

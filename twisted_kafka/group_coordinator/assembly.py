@@ -15,14 +15,14 @@ from twisted_kafka.group_coordinator.assignors.loading import (
     load_task_assignors,
 )
 from twisted_kafka.group_coordinator.consumer_lag import ConsumerLag
-from twisted_kafka.group_coordinator.end_offsets import EndOffsets
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
-from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
-from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.group_shard import GroupShardFactory
-from twisted_kafka.group_coordinator.topology_descriptions import make_topology_descriptions
+from twisted_kafka.group_coordinator.shared.end_offsets import EndOffsets
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.shared.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.shared.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.shared.topology_descriptions import make_topology_descriptions
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression

@@ -11,15 +11,15 @@ from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, UncommittedStateError
 from twisted_kafka.group_coordinator.classic.membership import JoinAnswer
 from twisted_kafka.group_coordinator.consumer.heartbeat_validation import check_heartbeat, is_leaving
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
-from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCounts
 from twisted_kafka.group_coordinator.group_router import Left
 from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Deleted, Fetched, OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing, JoinResult, SyncResult
 from twisted_kafka.group_coordinator.share_groups import ShareGroups
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.shared.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCounts
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.offset_store import Offsets
 from twisted_kafka.group_coordinator.streams_groups import StreamsGroups

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCounts
 from twisted_kafka.group_coordinator.results import GroupDescription, GroupListing
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCounts
 from twisted_kafka.group_coordinator.state.classic_group_state import DEAD, EMPTY
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, Partitions

@@ -8,9 +8,9 @@ from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.group_coordinator.classic.membership import ClassicMembership, JoinAnswer
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import EMPTY
 from twisted_kafka.group_coordinator.state.group import Group

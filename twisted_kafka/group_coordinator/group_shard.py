@@ -13,13 +13,13 @@ from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.classic_clients import ClassicClients
 from twisted_kafka.group_coordinator.consumer.consumer_group_protocol import ConsumerGroupProtocol
 from twisted_kafka.group_coordinator.consumer.member_manager import MemberManager
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_queries import GroupQueries
 from twisted_kafka.group_coordinator.group_router import GroupRouter
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetMetadataManager
 from twisted_kafka.group_coordinator.share.share_group_protocol import ShareGroupProtocol
 from twisted_kafka.group_coordinator.share.share_offsets import ShareOffsets
 from twisted_kafka.group_coordinator.share.share_partition_manager import SharePartitionManager
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.group_coordinator.state.group_store import GroupStore

@@ -5,13 +5,13 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
-from twisted_kafka.group_coordinator.end_offsets import EndOffset
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.share.persister_requests import SharePartitionId, summary_request
 from twisted_kafka.group_coordinator.share.share_group_protocol import check_share_heartbeat
 from twisted_kafka.group_coordinator.share.share_offsets import SharePartitionErrors, TopicErrors
+from twisted_kafka.group_coordinator.shared.end_offsets import EndOffset
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH
 from twisted_kafka.protocol.errors import ErrorCode, InvalidGroupIdError, KafkaError
 from twisted_kafka.protocol.messages.share.share_groups import (

@@ -5,14 +5,14 @@ from concurrent.futures import Future
 from typing import Final
 
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_shard import GroupShard
 from twisted_kafka.group_coordinator.requests import Client
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.shared.topology_descriptions import NOT_STORED
 from twisted_kafka.group_coordinator.state.streams.topology import NO_EPOCH
 from twisted_kafka.group_coordinator.streams.description_epochs import Outcome
 from twisted_kafka.group_coordinator.streams.heartbeat_validation import check_heartbeat, is_leaving
 from twisted_kafka.group_coordinator.streams.streams_group_protocol import Heartbeat
-from twisted_kafka.group_coordinator.topology_descriptions import NOT_STORED
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, UnsupportedVersionError
 from twisted_kafka.protocol.messages.streams.streams_groups import DescribedGroup, StreamsGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.streams.streams_topology import (

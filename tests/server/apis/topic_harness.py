@@ -18,7 +18,7 @@ from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager, GroupConfigResource
+from twisted_kafka.group_coordinator.shared.group_config_manager import GroupConfigManager, GroupConfigResource
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore

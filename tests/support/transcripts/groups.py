@@ -15,9 +15,9 @@ from typing import Any
 from tests.support.coordinator_fakes import Bench
 from tests.support.transcripts.consumer_groups import ConsumerCommands, parsed, subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
-from twisted_kafka.group_coordinator.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.group_coordinator.shared.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment, subscribed_topics

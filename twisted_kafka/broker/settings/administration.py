@@ -9,7 +9,12 @@ from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.policies import Policies
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
-from twisted_kafka.group_coordinator.group_config_manager import ENTITY_TYPE, GroupConfigManager, GroupConfigResource, group_id_of
+from twisted_kafka.group_coordinator.shared.group_config_manager import (
+    ENTITY_TYPE,
+    GroupConfigManager,
+    GroupConfigResource,
+    group_id_of,
+)
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry

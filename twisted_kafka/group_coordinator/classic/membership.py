@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from twisted_kafka.coordinator.append_errors import group_store_error
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_records import group_metadata
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_member import ClassicGroupMember, MemberTerms
 from twisted_kafka.group_coordinator.state.classic_group_state import (

@@ -13,10 +13,10 @@ from twisted.logger import Logger
 
 from twisted_kafka.coordinator.append_errors import group_store_error
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.group_coordinator_config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from twisted_kafka.group_coordinator.group_records import group_metadata
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.shared.group_coordinator_config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_member import ClassicGroupMember, MemberTerms
 from twisted_kafka.group_coordinator.state.classic_group_state import (

@@ -10,11 +10,11 @@ from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.group_coordinator.consumer.consumer_group_protocol import ConsumerGroupProtocol
 from twisted_kafka.group_coordinator.consumer.member_manager import MemberManager
 from twisted_kafka.group_coordinator.consumer.member_updater import Change
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.migration import by_name, topic_partitions
+from twisted_kafka.group_coordinator.consumer.migration import by_name, topic_partitions
 from twisted_kafka.group_coordinator.modern.member_timers import SYNC
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, classic_profile
 from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState

@@ -8,11 +8,11 @@ from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.group_coordinator.consumer.heartbeat_validation import check_epoch, is_full
 from twisted_kafka.group_coordinator.consumer.member_manager import MemberManager
 from twisted_kafka.group_coordinator.consumer.member_updater import Change
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.consumer.migration import consumer_group_of
 from twisted_kafka.group_coordinator.group_records import group_tombstone
-from twisted_kafka.group_coordinator.migration import consumer_group_of
 from twisted_kafka.group_coordinator.modern.member_timers import REVOCATION
 from twisted_kafka.group_coordinator.requests import Client
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import EMPTY as CLASSIC_EMPTY

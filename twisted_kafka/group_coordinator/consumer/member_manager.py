@@ -10,10 +10,10 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
 from twisted_kafka.group_coordinator.consumer.member_updater import Change, MemberUpdater, Update
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
+from twisted_kafka.group_coordinator.consumer.migration import classic_value_of
 from twisted_kafka.group_coordinator.group_records import group_metadata
-from twisted_kafka.group_coordinator.migration import classic_value_of
 from twisted_kafka.group_coordinator.modern.member_timers import JOIN, REVOCATION, SESSION, SYNC, MemberTimers
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup

@@ -11,9 +11,9 @@ from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAss
 from twisted_kafka.group_coordinator.consumer.reconciliation import Goal, reconcile
 from twisted_kafka.group_coordinator.consumer.regexes import REFRESH_INTERVAL_MS, resolve, resolve_known
 from twisted_kafka.group_coordinator.consumer.target_assignment import Basis, compute_target, subscribed_names
-from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.modern.assigning import is_old_enough
 from twisted_kafka.group_coordinator.requests import Describable
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex, SeenTopics
 from twisted_kafka.group_coordinator.state.consumer_group_member import (

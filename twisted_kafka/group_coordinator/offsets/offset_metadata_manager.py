@@ -12,9 +12,9 @@ from twisted_kafka.coordinator.append_errors import group_store_error, offset_co
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.effects import Effects, Write, Writes
 from twisted_kafka.group_coordinator.classic.rebalance import Rebalancer
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.group_records import offset_commit, offset_tombstone
 from twisted_kafka.group_coordinator.requests import Sender
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import tombstones
 from twisted_kafka.group_coordinator.state.group_store import GroupStore

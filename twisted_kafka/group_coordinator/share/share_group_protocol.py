@@ -7,11 +7,11 @@ from twisted.logger import Logger
 
 from twisted_kafka.coordinator.append_errors import consumer_group_error
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.modern.member_timers import SESSION, MemberTimers
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.share.share_member_updater import ShareChange, ShareMemberUpdater
 from twisted_kafka.group_coordinator.share.share_partition_manager import SharePartitionManager
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH, Partitions
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.share import share_group_records as records

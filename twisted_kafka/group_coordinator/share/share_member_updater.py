@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec, MemberSpec, check_shared_assignment
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.modern.assigning import assign, is_old_enough
 from twisted_kafka.group_coordinator.modern.topic_hash import TopicHashes
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
 from twisted_kafka.group_coordinator.state.share import share_group_records as records
 from twisted_kafka.group_coordinator.state.share.share_group import ShareAssignment, ShareGroup, ShareGroupMember, ShareProfile

@@ -8,9 +8,9 @@ from twisted.logger import Logger
 from twisted_kafka.coordinator.append_errors import consumer_group_error
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.modern.member_timers import INITIAL, REVOCATION, SESSION, MemberTimers
 from twisted_kafka.group_coordinator.requests import Client
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.consumer_group_member import STATIC_LEAVE_EPOCH
 from twisted_kafka.group_coordinator.state.group_kinds import tombstones

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.config.group_configs import StreamsGroupConfigs
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.group_coordinator.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.modern.assigning import is_old_enough
 from twisted_kafka.group_coordinator.modern.topic_hash import TopicHashes
+from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.streams import streams_group_records as records
 from twisted_kafka.group_coordinator.state.streams.configured_topology import ConfiguredTopology, Problem, Status
 from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup

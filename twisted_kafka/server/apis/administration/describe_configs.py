@@ -8,7 +8,7 @@ from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.topic_names import ensure_valid_name
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import subscription_path
-from twisted_kafka.group_coordinator.group_config_manager import group_entity_path
+from twisted_kafka.group_coordinator.shared.group_config_manager import group_entity_path
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.network.requests.request_context import RequestContext

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.python_class import instance_of
-from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.streams.streams_topology import TopologyDescription
 from twisted_kafka.system import machine

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
 from twisted_kafka.group_coordinator.assignors.task_interface import TaskAssignor
-from twisted_kafka.group_coordinator.end_offsets import EndOffset
-from twisted_kafka.group_coordinator.group_config_manager import GroupConfigManager
-from twisted_kafka.group_coordinator.group_coordinator_config import GroupCoordinatorConfig
-from twisted_kafka.group_coordinator.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.group_coordinator.topology_descriptions import TopologyDescriptions
+from twisted_kafka.group_coordinator.shared.end_offsets import EndOffset
+from twisted_kafka.group_coordinator.shared.group_config_manager import GroupConfigManager
+from twisted_kafka.group_coordinator.shared.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.group_coordinator.shared.topology_descriptions import TopologyDescriptions
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.share.persister import IPersister
