@@ -102,7 +102,6 @@ MOST_MODULES = 15
 """Modules in a folder, without its ``__init__``: beyond that it gets subfolders by purpose."""
 MORE_MODULES = {
     "twisted_kafka/config": 17,
-    "twisted_kafka/group_coordinator/state": 16,
     "twisted_kafka/protocol/messages": 28,
     "twisted_kafka/transaction_coordinator": 17,
     "spark/twisted_kafka_spark/findings": 18,

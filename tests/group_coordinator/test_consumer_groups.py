@@ -13,11 +13,11 @@ from twisted_kafka.group_coordinator.consumer import target_assignment
 from twisted_kafka.group_coordinator.group_records import group_metadata, group_tombstone
 from twisted_kafka.group_coordinator.requests import Client, Sender
 from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
-from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import CurrentAssignment, Profile
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
-from twisted_kafka.group_coordinator.state.target_index import TargetIndex
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records as consumer_records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import CurrentAssignment, Profile
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo, known_topics
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS

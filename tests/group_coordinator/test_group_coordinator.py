@@ -18,10 +18,10 @@ from twisted_kafka.group_coordinator.group_records import offset_commit, offset_
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
-from twisted_kafka.group_coordinator.state import consumer_group_records as consumer_records
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
-from twisted_kafka.group_coordinator.state.consumer_group import ResolvedRegex
-from twisted_kafka.group_coordinator.state.consumer_group_member import Profile
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records as consumer_records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ResolvedRegex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Profile
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import (

@@ -20,7 +20,7 @@ from tests.group_coordinator.streams_members import G, ids, internal, subtopolog
 from tests.support.budget import share_of
 from tests.support.coordinator_fakes import Bench
 from twisted_kafka.group_coordinator.requests import Client
-from twisted_kafka.group_coordinator.state.consumer_group_member import STATIC_LEAVE_EPOCH
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import STATIC_LEAVE_EPOCH
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupHeartbeatRequest
 

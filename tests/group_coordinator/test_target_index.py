@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.group_coordinator.assignments import TOPICS, ensure_whole, group_of, size
 from tests.support.budget import share_of
 from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS
-from twisted_kafka.group_coordinator.state.target_index import TargetIndex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS
+from twisted_kafka.group_coordinator.state.consumer.target_index import TargetIndex
 
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
 

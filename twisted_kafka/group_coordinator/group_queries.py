@@ -6,8 +6,8 @@ from twisted_kafka.group_coordinator.results import GroupDescription, GroupListi
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCounts
 from twisted_kafka.group_coordinator.state.classic_group_state import DEAD, EMPTY
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import ConsumerGroupMember, Partitions
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroupMember

@@ -12,7 +12,7 @@ from twisted_kafka.group_coordinator.share.share_group_protocol import check_sha
 from twisted_kafka.group_coordinator.share.share_offsets import SharePartitionErrors, TopicErrors
 from twisted_kafka.group_coordinator.shared.end_offsets import EndOffset
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import LEAVE_EPOCH
 from twisted_kafka.protocol.errors import ErrorCode, InvalidGroupIdError, KafkaError
 from twisted_kafka.protocol.messages.share.share_groups import (
     DescribedGroup,

@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Client, Sender
-from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

@@ -19,7 +19,7 @@ from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Offs
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.shared.group_coordinator_config import MigrationPolicy
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
-from twisted_kafka.group_coordinator.state.target_index import TargetIndex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.target_index import TargetIndex
 
 
 class MemberSpec(NamedTuple):

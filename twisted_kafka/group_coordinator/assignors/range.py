@@ -7,7 +7,7 @@ member reads all records with the same key.
 from collections.abc import Mapping
 
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec, MemberSpec
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
 
 
 class RangeAssignor:

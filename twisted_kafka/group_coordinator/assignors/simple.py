@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
-from twisted_kafka.group_coordinator.state.target_index import PartitionId
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.target_index import PartitionId
 
 
 class SimpleAssignor:

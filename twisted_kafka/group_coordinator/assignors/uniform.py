@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from twisted_kafka.group_coordinator.assignors.interface import GroupSpec
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
-from twisted_kafka.group_coordinator.state.target_index import TargetIndex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, Partitions
+from twisted_kafka.group_coordinator.state.consumer.target_index import TargetIndex
 
 MAX_BALANCING_ROUNDS = 64
 """Limit of rounds: each move improves the balance, so they end anyway, but a hostile subscription could make them take long."""

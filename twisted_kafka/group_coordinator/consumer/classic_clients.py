@@ -15,9 +15,9 @@ from twisted_kafka.group_coordinator.modern.member_timers import SYNC
 from twisted_kafka.group_coordinator.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.group_coordinator.results import JoinResult, LeftMember, SyncResult
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember, classic_profile
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import ConsumerGroupMember, classic_profile
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
 from twisted_kafka.group_coordinator.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscription,

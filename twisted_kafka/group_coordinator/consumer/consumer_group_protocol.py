@@ -13,11 +13,11 @@ from twisted_kafka.group_coordinator.group_records import group_tombstone
 from twisted_kafka.group_coordinator.modern.member_timers import REVOCATION
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import EMPTY as CLASSIC_EMPTY
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import (
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records as records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroupMember,
     Partitions,

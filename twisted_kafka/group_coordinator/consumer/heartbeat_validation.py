@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import (
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     CurrentAssignment,

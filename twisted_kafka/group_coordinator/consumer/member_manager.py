@@ -14,11 +14,11 @@ from twisted_kafka.group_coordinator.consumer.migration import classic_value_of
 from twisted_kafka.group_coordinator.group_records import group_metadata
 from twisted_kafka.group_coordinator.modern.member_timers import JOIN, REVOCATION, SESSION, SYNC, MemberTimers
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state import consumer_group_records as records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import ConsumerGroupMember
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records as records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import ConsumerGroupMember
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.topic_image import known_topics
 from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError

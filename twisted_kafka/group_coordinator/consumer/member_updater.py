@@ -14,9 +14,9 @@ from twisted_kafka.group_coordinator.consumer.target_assignment import Basis, co
 from twisted_kafka.group_coordinator.modern.assigning import is_old_enough
 from twisted_kafka.group_coordinator.requests import Describable
 from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import GroupCoordinatorMetrics
-from twisted_kafka.group_coordinator.state import consumer_group_records as records
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex, SeenTopics
-from twisted_kafka.group_coordinator.state.consumer_group_member import (
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records as records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup, ResolvedRegex, SeenTopics
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import (
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,

@@ -7,14 +7,14 @@ a classic group when the last such member leaves. Members keep their ids and the
 from collections.abc import Iterable, Mapping, Sequence
 
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import (
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import (
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,
     classic_profile,
 )
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
 from twisted_kafka.group_coordinator.state.topic_image import known_topics
 from twisted_kafka.group_coordinator.subscription import (
     CONSUMER_PROTOCOL_TYPE,

@@ -12,8 +12,8 @@ A member has revoked a partition when it reports its partitions and this one is 
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, CurrentAssignment, Partitions
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, CurrentAssignment, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
 from twisted_kafka.protocol.errors import FencedMemberEpochError
 
 _NOTHING: frozenset[int] = frozenset()

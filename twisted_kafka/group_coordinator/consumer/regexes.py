@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from twisted_kafka.group_coordinator.state.consumer_group import ResolvedRegex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ResolvedRegex
 from twisted_kafka.protocol.errors import InvalidRegularExpressionError
 
 MAX_REGEX_LENGTH = 1_024

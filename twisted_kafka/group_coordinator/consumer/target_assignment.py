@@ -11,10 +11,10 @@ from twisted_kafka.group_coordinator.assignors.interface import (
     check_assignment,
 )
 from twisted_kafka.group_coordinator.modern.assigning import assign
-from twisted_kafka.group_coordinator.state import consumer_group_records as records
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember, Partitions
-from twisted_kafka.group_coordinator.state.target_index import TargetIndex
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records as records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from twisted_kafka.group_coordinator.state.consumer.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from twisted.logger import Logger
 
 from twisted_kafka.group_coordinator.assignors.interface import AssignmentError, ConsumerGroupAssignor, GroupSpec
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
 from twisted_kafka.protocol.errors import UnknownServerError
 
 _log = Logger()

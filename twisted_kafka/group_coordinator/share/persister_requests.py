@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
 from twisted_kafka.protocol.errors import ErrorCode, error_code_of, error_of
 from twisted_kafka.protocol.messages.share.share_state import (
     DeleteShareGroupStateRequest,

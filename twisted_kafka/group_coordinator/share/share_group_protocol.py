@@ -12,7 +12,7 @@ from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.share.share_member_updater import ShareChange, ShareMemberUpdater
 from twisted_kafka.group_coordinator.share.share_partition_manager import SharePartitionManager
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import LEAVE_EPOCH, Partitions
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.share import share_group_records as records
 from twisted_kafka.group_coordinator.state.share.share_group import ShareAssignment, ShareGroup, ShareGroupMember, ShareProfile

@@ -11,7 +11,7 @@ from twisted_kafka.group_coordinator.assignors.interface import GroupSpec, Membe
 from twisted_kafka.group_coordinator.modern.assigning import assign, is_old_enough
 from twisted_kafka.group_coordinator.modern.topic_hash import TopicHashes
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, Partitions
 from twisted_kafka.group_coordinator.state.share import share_group_records as records
 from twisted_kafka.group_coordinator.state.share.share_group import ShareAssignment, ShareGroup, ShareGroupMember, ShareProfile
 from twisted_kafka.group_coordinator.state.topic_image import known_topics

@@ -10,7 +10,7 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.group_coordinator.share.persister_requests import errors_of, initialize_request
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
 from twisted_kafka.group_coordinator.state.share.share_group_records import share_partitions

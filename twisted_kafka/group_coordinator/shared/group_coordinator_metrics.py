@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.coordinator.load_times import LoadTimes
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
-from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import ConsumerGroupState
 from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, STREAMS
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroupState
 from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroupState

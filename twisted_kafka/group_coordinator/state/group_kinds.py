@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.group_coordinator.group_records import CLASSIC_RECORD_KINDS, group_tombstone
-from twisted_kafka.group_coordinator.state import consumer_group_records
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer import consumer_group_records
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, STREAMS, Group
 from twisted_kafka.group_coordinator.state.modern_records import RecordTypes
 from twisted_kafka.group_coordinator.state.share import share_group_records

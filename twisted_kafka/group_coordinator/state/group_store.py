@@ -4,7 +4,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.state.group import Group
 from twisted_kafka.group_coordinator.state.group_kinds import KIND_OF_RECORD, GroupKind
 from twisted_kafka.group_coordinator.state.group_table import GroupTable

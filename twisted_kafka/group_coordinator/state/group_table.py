@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
 from twisted_kafka.group_coordinator.state.classic_group_state import ClassicGroupState
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup
-from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import ConsumerGroupState
 from twisted_kafka.group_coordinator.state.group import CLASSIC, CONSUMER, SHARE, STREAMS, Group
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup, ShareGroupState
 from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup, StreamsGroupState

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from twisted_kafka.group_coordinator.state.streams.configured_topology import ConfiguredSubtopology
 from twisted_kafka.group_coordinator.state.streams.streams_group_member import StreamsAssignment
 from twisted_kafka.group_coordinator.state.streams.tasks import Tasks, tasks_of

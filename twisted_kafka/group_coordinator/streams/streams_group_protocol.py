@@ -12,7 +12,7 @@ from twisted_kafka.group_coordinator.modern.member_timers import INITIAL, REVOCA
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.shared.environment import GroupEnvironment
 from twisted_kafka.group_coordinator.state.classic_group import ClassicGroup
-from twisted_kafka.group_coordinator.state.consumer_group_member import STATIC_LEAVE_EPOCH
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import STATIC_LEAVE_EPOCH
 from twisted_kafka.group_coordinator.state.group_kinds import tombstones
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.group_coordinator.state.streams import streams_group_records as records

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, Partitions
 from twisted_kafka.group_coordinator.state.group import SHARE, OffsetRetention
 from twisted_kafka.group_coordinator.state.modern_group import ModernGroup
 from twisted_kafka.group_coordinator.state.share.share_partitions import SharePartitions

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
-from twisted_kafka.group_coordinator.state.consumer_group_member import Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import Partitions
 from twisted_kafka.group_coordinator.state.modern_records import RecordTypes, record
 from twisted_kafka.group_coordinator.state.share.share_group import ShareAssignment, ShareGroup, ShareProfile
 from twisted_kafka.group_coordinator.state.share.share_partitions import SharePartitions

@@ -13,7 +13,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, Partitions
 
 _NONE: frozenset[int] = frozenset()
 

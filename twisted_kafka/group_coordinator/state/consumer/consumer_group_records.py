@@ -5,15 +5,15 @@ from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.group_coordinator.state.classic_group_member import Protocols
-from twisted_kafka.group_coordinator.state.consumer_group import ConsumerGroup, ResolvedRegex
-from twisted_kafka.group_coordinator.state.consumer_group_member import (
+from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import (
     ClassicMetadata,
     CurrentAssignment,
     Partitions,
     Profile,
     partitions_of,
 )
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
 from twisted_kafka.group_coordinator.state.modern_records import RecordTypes, record
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 from twisted_kafka.protocol.compiler.codec import Message

@@ -6,7 +6,7 @@ size of the group.
 
 from collections.abc import Mapping
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import NO_PARTITIONS, Partitions
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import NO_PARTITIONS, Partitions
 
 PartitionId = tuple[bytes, int]
 

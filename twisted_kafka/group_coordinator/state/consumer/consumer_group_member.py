@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms, Protocols
-from twisted_kafka.group_coordinator.state.consumer_group_state import MemberState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
 from twisted_kafka.protocol.messages.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValueTopicPartitions,
     ConsumerGroupTargetAssignmentMemberValueTopicPartition,

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from twisted_kafka.group_coordinator.state.consumer_group_member import (
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import (
     NO_PARTITIONS,
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,
     Profile,
 )
-from twisted_kafka.group_coordinator.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import ConsumerGroupState
+from twisted_kafka.group_coordinator.state.consumer.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.group import CONSUMER, MEMBER_EPOCHS_SINCE, OffsetRetention
 from twisted_kafka.group_coordinator.state.modern_group import ModernGroup, add
-from twisted_kafka.group_coordinator.state.target_index import TargetIndex
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 from twisted_kafka.group_coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from twisted_kafka.protocol.errors import ErrorCode

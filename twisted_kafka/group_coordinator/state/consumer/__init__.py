@@ -1,0 +1,1 @@
+"""Consumer groups from their records."""
