@@ -156,13 +156,13 @@ def test_a_logger_of_kafkas_may_stand_for_several_here(logs: Logs) -> None:
     logs.levels.set("kafka.coordinator.group", "WARN")
     logs.levels.set("kafka.coordinator", "DEBUG")
     assert logs.log("debug", "twisted_kafka.coordinator.runtime")
-    assert logs.log("debug", "twisted_kafka.transaction_coordinator.marker_channels")
+    assert logs.log("debug", "twisted_kafka.transaction_coordinator.markers.marker_channels")
     assert not logs.log("info", "twisted_kafka.group_coordinator.group_shard"), "it has a level of its own"
     logs.levels.set("kafka.coordinator.group", None)
     assert logs.log("debug", "twisted_kafka.group_coordinator.group_shard")
     assert logs.levels.level("kafka.coordinator.transaction") == logs.levels.level("kafka.coordinator") == "DEBUG"
     logs.levels.set("kafka.coordinator", None)
-    assert not logs.log("debug", "twisted_kafka.transaction_coordinator.marker_channels")
+    assert not logs.log("debug", "twisted_kafka.transaction_coordinator.markers.marker_channels")
 
 
 def test_a_logger_that_kafka_does_not_have_is_refused(logs: Logs) -> None:

@@ -15,8 +15,8 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.transaction_coordinator.environment import TransactionConfig, TransactionEnvironment
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionEnd
 from twisted_kafka.transaction_coordinator.transaction_metrics import TransactionMetrics
 from twisted_kafka.transaction_coordinator.transaction_records import TRANSACTION_RECORD_KINDS

@@ -28,11 +28,12 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import SystemClock
-from twisted_kafka.transaction_coordinator import add_partitions_manager, marker_channels
+from twisted_kafka.transaction_coordinator import add_partitions_manager
 from twisted_kafka.transaction_coordinator.add_partitions_manager import AddPartitionsToTxnManager
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers import marker_channels
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
-from twisted_kafka.transaction_coordinator.transaction_marker import TransactionMarker
 
 THREADS = 4
 EACH = 500

@@ -11,9 +11,9 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka.transaction_coordinator import marker_channels
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers import marker_channels
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 LEADERS = {A0: 2, A1: 2, B0: 2, TopicPartition("c", 0): 3}

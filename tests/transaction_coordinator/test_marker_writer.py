@@ -14,9 +14,9 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.operations.append_result import PartitionResult
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
-from twisted_kafka.transaction_coordinator.marker_writer import MarkerAppender, MarkerWriter
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.marker_writer import MarkerAppender, MarkerWriter
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 
 HERE, THERE, ALSO_HERE, NOWHERE = (TopicPartition("t", index) for index in range(4))
 GONE = TopicPartition("gone", 0)

@@ -13,9 +13,9 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
-from twisted_kafka.transaction_coordinator.marker_writer import MarkerAppender, MarkerWriter
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.marker_writer import MarkerAppender, MarkerWriter
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_metrics import TransactionMetrics
 
 HERE, THERE, ALSO_THERE, FAR = (TopicPartition("t", index) for index in range(4))

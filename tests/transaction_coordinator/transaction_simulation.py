@@ -43,9 +43,9 @@ from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
-from twisted_kafka.transaction_coordinator.marker_writer import MarkerWriter
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.marker_writer import MarkerWriter
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionEnd
 from twisted_kafka.transaction_coordinator.transaction_records import transaction_metadata
 from twisted_kafka.transaction_coordinator.transaction_shard import Ended, Initialized

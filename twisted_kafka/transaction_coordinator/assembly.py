@@ -15,8 +15,8 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.transaction_coordinator.environment import OnEnd, TransactionConfig, TransactionEnvironment
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
-from twisted_kafka.transaction_coordinator.marker_writer import EndInGroups, MarkerAppender, MarkerWriter
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.marker_writer import EndInGroups, MarkerAppender, MarkerWriter
 from twisted_kafka.transaction_coordinator.producer_id_manager import ProducerIdManager
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.transaction_coordinator.transaction_metrics import TransactionMetrics

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.transaction_coordinator.transaction_marker import IMarkerWriter
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import IMarkerWriter
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionEnd
 
 

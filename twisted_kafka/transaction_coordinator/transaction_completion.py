@@ -15,7 +15,7 @@ from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.transaction_coordinator.transaction_marker import IMarkerWriter, MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import IMarkerWriter, MarkerErrors, TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionMetadata, completed
 from twisted_kafka.transaction_coordinator.transaction_state import TransactionState
 from twisted_kafka.transaction_coordinator.transaction_store import TransactionStore

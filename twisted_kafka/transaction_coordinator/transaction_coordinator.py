@@ -14,7 +14,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 from twisted_kafka.transaction_coordinator.environment import TransactionConfig
-from twisted_kafka.transaction_coordinator.marker_writer import MarkerAppender
+from twisted_kafka.transaction_coordinator.markers.marker_writer import MarkerAppender
 from twisted_kafka.transaction_coordinator.producer_id_manager import ProducerIdManager
 from twisted_kafka.transaction_coordinator.transaction_metadata import TransactionMetadata
 from twisted_kafka.transaction_coordinator.transaction_metrics import TransactionMetrics

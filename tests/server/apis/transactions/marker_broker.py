@@ -16,7 +16,7 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
-from twisted_kafka.transaction_coordinator.marker_writer import MarkerAppender
+from twisted_kafka.transaction_coordinator.markers.marker_writer import MarkerAppender
 
 DATA = TopicPartition("orders", 0)
 PRODUCER = 7

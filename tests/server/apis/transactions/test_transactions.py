@@ -23,7 +23,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.transactions.describe_transactions import TransactionAdminApis
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
-from twisted_kafka.transaction_coordinator.transaction_marker import TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import TransactionMarker
 
 Errors = dict[str, int]
 

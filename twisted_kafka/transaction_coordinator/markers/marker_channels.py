@@ -25,7 +25,7 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 
 _log = Logger()
 

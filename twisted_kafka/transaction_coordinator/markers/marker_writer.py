@@ -22,8 +22,8 @@ from twisted_kafka.replication.operations.appender import NO_GUARDS
 from twisted_kafka.replication.partition.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.transaction_coordinator.marker_channels import MarkerChannels
-from twisted_kafka.transaction_coordinator.transaction_marker import MarkerErrors, TransactionMarker
+from twisted_kafka.transaction_coordinator.markers.marker_channels import MarkerChannels
+from twisted_kafka.transaction_coordinator.markers.transaction_marker import MarkerErrors, TransactionMarker
 from twisted_kafka.waiting.futures import gather, when_done
 
 _log = Logger()

@@ -1,0 +1,1 @@
+"""Writing the markers of transactions that have ended: here, and on other brokers."""
