@@ -16,7 +16,7 @@ from tests.broker.running import Running, run
 from tests.support.certificates import Authority, Identity
 from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker
-from twisted_kafka.config.dynamic_rules import check
+from twisted_kafka.config.dynamic.dynamic_rules import check
 from twisted_kafka.config.effects import HONOURED
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS

@@ -7,7 +7,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
+from twisted_kafka.config.dynamic.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.errors import ConfigError
 
 

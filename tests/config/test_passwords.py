@@ -3,8 +3,8 @@
 import pytest
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic.passwords import PasswordEncoder
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.passwords import PasswordEncoder
 
 CBC = (
     "initializationVector:UT0HiSmlYkyfItjrLg5+IA==,keyLength:128,salt:1pJKEqmA8L4dvUDsoT3bYD7/KUh1bXqWka2RUksj6BMu7OU0hhngLamyzYkgwJ"

@@ -6,7 +6,7 @@ from twisted_kafka.admin.config_resource_types import ensure_own_broker
 from twisted_kafka.admin.configs import ensure_list
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig, subscription_path
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
+from twisted_kafka.config.dynamic.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.config.keys.declare import LIST, TopicKey

@@ -19,7 +19,7 @@ _SERVER: Final[Mapping[str, str]] = {
     "ConfigHandler": "broker.settings",
     "DefaultAlterPartitionManager": "replication.alter_partition_manager",
     "DelayedOperationPurgatory": "waiting.purgatory",
-    "DynamicBrokerConfig": "config.dynamic_broker_config",
+    "DynamicBrokerConfig": "config.dynamic.dynamic_broker_config",
     "DynamicConfigManager": "metadata.config_repository",
     "FetchManager": "server.fetch_session",
     "FetchSession": "server.fetch_session",

@@ -41,7 +41,7 @@ from twisted_kafka.broker.settings.reconfigurables import (
 from twisted_kafka.broker.storage import Storage
 from twisted_kafka.broker.stray_logs import warn_of_stray_logs
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
+from twisted_kafka.config.dynamic.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS

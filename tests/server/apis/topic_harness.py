@@ -14,7 +14,7 @@ from twisted_kafka.admin.policies import Policies
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import OWN_EDITION, KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
+from twisted_kafka.config.dynamic.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels.interfaces import ControlRequest, OnResponse
 from twisted_kafka.controller.kafka_controller import KafkaController

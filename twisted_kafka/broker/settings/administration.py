@@ -8,7 +8,7 @@ from twisted_kafka.admin.configs import ConfigAdmin, IConfigResource
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.policies import Policies
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
+from twisted_kafka.config.dynamic.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.group_coordinator.shared.group_config_manager import (
     ENTITY_TYPE,
     GroupConfigManager,

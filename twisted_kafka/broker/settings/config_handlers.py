@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
+from twisted_kafka.config.dynamic.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
 from twisted_kafka.group_coordinator.shared.group_config_manager import ENTITY_TYPE, GroupConfigManager, group_id_of
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.config_repository import ConfigRepository

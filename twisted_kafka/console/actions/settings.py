@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from twisted_kafka.config import dynamic_rules
+from twisted_kafka.config.dynamic import dynamic_rules
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.console.actions.preview import Preview
 from twisted_kafka.console.cluster.problems import problem

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.config import dynamic_rules
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic import dynamic_rules
+from twisted_kafka.config.dynamic.passwords import PasswordEncoder
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.passwords import PasswordEncoder
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.system import machine
 
