@@ -227,6 +227,8 @@ class Model:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
                     self._world.check_leader(partition, topic.topic_id, state)
+                    if state.leader == self.id and len(state.replicas) > 1:
+                        self._world.check_life(partition, topic.topic_id, state.leader_epoch, self.epoch)
                     if (
                         known is None
                         or known[0] != topic.topic_id
@@ -377,6 +379,8 @@ class World:
         self.models = {broker_id: Model(self, broker_id) for broker_id in self.ids}
         self._topics = 0
         self._leaders: dict[tuple[TopicPartition, bytes, int], int] = {}
+        self._lives: dict[tuple[TopicPartition, bytes, int], int] = {}
+        """The broker epoch of the leader of each leader epoch."""
         self._states: dict[tuple[TopicPartition, int], tuple[int, PartitionStateNode]] = {}
         self._epoch = 0
         self._moved: set[str] = set()
@@ -401,6 +405,12 @@ class World:
         key = (partition, topic_id, state.leader_epoch)
         if state.leader >= 0:
             assert self._leaders.setdefault(key, state.leader) == state.leader, key
+
+    def check_life(self, partition: TopicPartition, topic_id: bytes, leader_epoch: int, broker_epoch: int) -> None:
+        """No leader leads on in the same epoch after a restart, in which it may have lost records; unless the topic goes anyway."""
+        key = (partition, topic_id, leader_epoch)
+        if self.tree.exists(znodes.delete_topic_path(partition.topic)) is None:
+            assert self._lives.setdefault(key, broker_epoch) == broker_epoch, key
 
     def check_nodes(self, writer: int) -> None:
         """Epochs never go back, leaders are in sync, and a controller that was deposed writes nothing."""

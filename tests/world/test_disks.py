@@ -129,20 +129,6 @@ def test_all_kinds_of_faults_have_words() -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_that_lost_power_comes_back_when_the_others_have_noticed() -> None:
-    async def test(world: World) -> None:
-        await world.finished(world.process(Shop().order, world.bootstrap_servers, 1))
-        world.faults(crashes_with_power_loss=1, longest_s=0.1)
-        await world.run(40)
-
-    world = World(1, 3)
-    assert run_test(world, test).error is None
-    text = world.trace.text()
-    name = world.happened[0].process.name
-    assert text.index(f"expires the session of {name}") < text.rindex(f"{name}      starts")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", DISKS)
 def test_three_brokers_lose_nothing_with_bad_disks(kind: str) -> None:
     for seed in range(share_of(20)):

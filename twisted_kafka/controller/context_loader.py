@@ -126,15 +126,29 @@ class ContextLoader:
             elif node.topic_id is not None:
                 self._context.set_topic_id(topic, node.topic_id)
 
-    def load_leaderships(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the partitions' leaders and in-sync replicas."""
+    def load_leaderships(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, set[int]]:
+        """Read the partitions' leaders and in-sync replicas; return the in-sync replicas that have restarted unnoticed.
+
+        A controller that notices the end of a broker changes the states of its partitions. So a broker was not noticed that has
+        registered after the last change. A partition with one replica is left out: nobody else has its records.
+        """
+        restarted = {}
         found = self._store.get_many([znodes.state_path(partition) for partition in partitions])
         for partition, node in zip(partitions, found, strict=True):
-            leadership = None if node is None else decoded_leadership(*node)
-            if leadership is not None:
-                self._context.leaderships[partition] = leadership
-            elif node is not None:
+            if node is None:
+                continue
+            leadership = decoded_leadership(*node)
+            if leadership is None:
                 _log.error("The state of partition {partition} is malformed and is ignored", partition=partition)
+                continue
+            self._context.leaderships[partition] = leadership
+            if len(self._context.assignment(partition).replicas) > 1:
+                restarted[partition] = self._registered_since(node[1].mzxid, leadership.isr)
+        return {partition: brokers for partition, brokers in restarted.items() if brokers}
+
+    def _registered_since(self, zxid: int, brokers: Iterable[int]) -> set[int]:
+        live = self._context.brokers
+        return {broker for broker in brokers if broker in live and live[broker].epoch > zxid}
 
 
 class NodeWatches:

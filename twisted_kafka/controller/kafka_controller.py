@@ -388,13 +388,14 @@ class KafkaController:
             self._channels.add_broker(broker, context.brokers[broker].node)
         topics = self._fenced.children(znodes.TOPICS)
         self._load_topics(topics)
-        self._loader.load_leaderships(context.all_partitions())
+        restarted = self._loader.load_leaderships(context.all_partitions())
         deletions = self._fenced.children(znodes.DELETE_TOPICS)
         if self._config.boolean("delete.topic.enable"):
             context.topics_to_delete = {topic for topic in deletions if topic in context.assignments}
             context.topics_being_deleted = set()
         # Brokers need the live brokers before they become leaders and followers.
         self._requests.update_metadata(context.brokers, ())
+        self._partitions.elect_after_restarts(restarted)
         self._replicas.startup()
         self._partitions.startup()
         self._requests.update_metadata(context.brokers, context.all_partitions())

@@ -26,7 +26,7 @@ from twisted_kafka.world.machine.loop import put_away
 from twisted_kafka.world.machine.network import Host, Network
 from twisted_kafka.world.machine.scheduler import FIRST_NS, Scheduler
 from twisted_kafka.world.machine.substitution import Substitution
-from twisted_kafka.world.processes import PORT, BrokerProcess, Process, Program, Surroundings
+from twisted_kafka.world.processes import PORT, BrokerProcess, Program, Surroundings
 from twisted_kafka.world.trace import Trace
 from twisted_kafka.world.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper
 
@@ -34,9 +34,6 @@ T = TypeVar("T")
 
 MAX_BROKERS: Final = 20
 _SHM: Final = Path("/dev/shm")
-_LOOK_NS: Final = 500_000_000
-MOST_NOTICED_NS: Final = 30_000_000_000
-"""How long the power of a broker stays off at most, until the controller has noticed."""
 _STEP_NS: Final = 1_000_000
 """How often a condition is checked, in virtual time."""
 START_S: Final = 120.0
@@ -129,9 +126,10 @@ class World:
     def _replicas(self) -> Replicas:
         """Return the present replicas of the brokers that serve."""
         directories = {each.number: each.log_directory for each in self.brokers if each.is_serving}
-        return Replicas(directories, self._in_sync)
+        return Replicas(directories, self.in_sync)
 
-    def _in_sync(self, partition: TopicPartition) -> list[int]:
+    def in_sync(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers of a partition's in-sync replicas, the leader first; none while it has no leader."""
         if self._zookeeper is not None:
             return self._zookeeper.in_sync(partition)
         return [each.number for each in self.brokers if (each.log_directory / str(partition)).is_dir()]
@@ -283,31 +281,14 @@ class World:
         """Begin a fault and plan its end.
 
         A broker loses power only while all replicas are in sync. Otherwise its disk may have the only copy of a record, which Kafka
-        loses, too (``_end``).
+        loses, too.
         """
         if fault.kind == "power loss" and not self._has_all_copies():
             self.trace.note("fault", f"not now, because replicas are not in sync: {fault.text}")
             return
         self.happened.append(fault)
         self._injector.begin(fault)
-        self._at(fault.begins_ns + fault.lasts_ns, partial(self._end, fault))
-
-    def _end(self, fault: Fault) -> None:
-        """End a fault. A broker that has lost power comes back when the controller has noticed.
-
-        If it came back earlier, perhaps with a new controller, it would lead with the log that the power failure has left, as it
-        would with Apache Kafka and ZooKeeper (KIP-966 describes it).
-        """
-        now_ns = self._scheduler.now_ns
-        is_over = now_ns >= fault.begins_ns + fault.lasts_ns + MOST_NOTICED_NS
-        if fault.kind == "power loss" and not is_over and self._is_trusted(fault.process):
-            self._at(now_ns + _LOOK_NS, partial(self._end, fault))
-        else:
-            self._injector.end(fault)
-
-    def _is_trusted(self, process: Process) -> bool:
-        assert isinstance(process, BrokerProcess)
-        return self._zookeeper is not None and self._zookeeper.is_trusted(process.number)
+        self._at(fault.begins_ns + fault.lasts_ns, partial(self._injector.end, fault))
 
     def _has_all_copies(self) -> bool:
         return all(each.is_serving for each in self.brokers) and self.is_replicated()

@@ -94,10 +94,6 @@ class ZooKeeper:
         """Return the partitions of which a replica is not in sync, or whose replicas are being moved."""
         return [str(each) for each, replicas in self._partitions().items() if sorted(self.in_sync(each)) != sorted(replicas)]
 
-    def is_trusted(self, broker: int) -> bool:
-        """Return whether a broker has an in-sync replica."""
-        return any(broker in self.in_sync(each) for each in self._partitions())
-
     def _partitions(self) -> dict[TopicPartition, list[int]]:
         """Return all partitions with their replicas."""
         tree = self._tree

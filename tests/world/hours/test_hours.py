@@ -30,6 +30,14 @@ def test_a_cluster_keeps_its_promises() -> None:
 
 
 @pytest.mark.slow
+def test_a_leader_that_loses_power_and_is_back_before_it_is_missed_loses_nothing() -> None:
+    """The leader of seed 3 is the controller, too. Its next one finds it alive, with a truncated log."""
+    outcome = run(3, 30)
+    assert outcome.error is None, outcome.error
+    assert "take the power from kafka-2" in outcome.faults[-1].text
+
+
+@pytest.mark.slow
 def test_the_command_runs_seeds_in_processes_of_their_own(tmp_path: Path) -> None:
     results = run_all(tmp_path / "results.jsonl", 0.001, 1, 2)
     assert [(each["seed"], "error" in each) for each in results] == [(0, False)]

@@ -50,6 +50,20 @@ def offline_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collect
     return None
 
 
+def leader_after_restarts(
+    assignment: Sequence[int], leadership: Leadership, alive: Collection[int], restarted: Collection[int]
+) -> Elected | None:
+    """Elect after restarts that no controller has noticed: restarted brokers, which may have lost records, leave the ISR.
+
+    They stay if no other in-sync replica lives. A leader that stays in sync stays leader.
+    """
+    in_sync = [broker for broker in leadership.isr if broker in alive]
+    kept = [broker for broker in in_sync if broker not in restarted] or in_sync
+    if leadership.leader in kept:
+        return Elected(leadership.leader, kept)
+    return offline_leader(assignment, kept, alive, unclean=False)
+
+
 def preferred_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collection[int]) -> Elected | None:
     """Elect the preferred replica, the first of the assignment, if it is alive and in sync."""
     first = assignment[0] if assignment else -1

@@ -9,7 +9,7 @@ from twisted_kafka.controller.channels.requests import RequestBatch
 from twisted_kafka.controller.context.context import ControllerContext, Leadership
 from twisted_kafka.controller.context.fenced_store import FencedStore
 from twisted_kafka.controller.context.states import PARTITION_SOURCES, PartitionStatus
-from twisted_kafka.controller.machines.leader_elections import Elect, Elected, first_leader, offline_leader
+from twisted_kafka.controller.machines.leader_elections import Elect, Elected, first_leader, leader_after_restarts, offline_leader
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import BadVersionError, Create, NodeExistsError, NoNodeError, Operation, Set, Stat, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError
@@ -59,6 +59,30 @@ class PartitionStateMachine:
                 state = PartitionStatus.OFFLINE
             self._context.partition_states[partition] = state
         self.elect_for_offline()
+
+    def elect_after_restarts(self, restarted: Mapping[TopicPartition, Collection[int]]) -> None:
+        """Elect leaders, in a new epoch, where in-sync replicas have restarted unnoticed; ``restarted`` has these brokers.
+
+        To be called before brokers hear of these partitions. A broker that lost power must not lead on in its former epoch: the
+        followers would truncate their logs to its log, or keep records that it has lost. Kafka with ZooKeeper lacks this.
+        """
+
+        def elect(partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+            replicas = self._context.assignment(partition).replicas
+            return leader_after_restarts(replicas, leadership, alive, restarted[partition])
+
+        doubtful = [partition for partition, brokers in restarted.items() if self._is_doubtful(partition, brokers)]
+        if doubtful:
+            _log.info("In-sync replicas of {count} partitions have restarted unnoticed", count=len(doubtful))
+            self._context.partition_states.update(dict.fromkeys(doubtful, PartitionStatus.ONLINE))
+            self.elect_online(doubtful, elect)
+
+    def _is_doubtful(self, partition: TopicPartition, restarted: Collection[int]) -> bool:
+        """Return whether restarts matter: the leader is among them, or there are other in-sync replicas that live."""
+        if self._context.is_to_be_deleted(partition.topic):
+            return False
+        leadership, alive = self._context.leaderships[partition], self._alive(partition)
+        return leadership.leader in restarted or any(each in alive and each not in restarted for each in leadership.isr)
 
     def elect_for_offline(self) -> None:
         """Elect a leader for every new or offline partition, except those of topics that are being deleted."""
