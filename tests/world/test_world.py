@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -18,27 +17,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.budget import share_of
+from tests.support.budget import patient, share_of
 from tests.world.a_run import run
+from tests.world.digests import KINDS, Run, digests_elsewhere, summary
 from twisted_kafka.system import machine
 from twisted_kafka.world import World
 from twisted_kafka.world.machine.loop import EscapeError
 from twisted_kafka.world.processes import ProgramError
 
 WAIT_S = 300
-
-
-def run_elsewhere(hash_seed: int, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.world.a_run", *arguments],
-        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_a_seed_gives_the_same_run_again_and_another_seed_another() -> None:
@@ -49,9 +36,18 @@ def test_a_seed_gives_the_same_run_again_and_another_seed_another() -> None:
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_run_in_any_process() -> None:
-    for seed in range(share_of(4)):
-        for arguments in (("1",), ("3",), ("3", "faults")):
-            assert run_elsewhere(1, str(seed), *arguments) == run_elsewhere(2, str(seed), *arguments)
+    seeds = range(max(share_of(16), len(KINDS)))
+    first, second = (digests_elsewhere(list(seeds), hash_seed, patient(WAIT_S)) for hash_seed in (1, 2))
+    assert first == second
+    assert len(set(first)) == len(seeds)
+
+
+def test_runs_of_a_seed_are_compared() -> None:
+    runs = [Run(7, "A", 0, "x"), Run(7, "A", 1, "x"), Run(8, "A", 0, "y")]
+    assert summary(runs) == ("A: 1 seeds run twice\nseeds with different runs: none", True)
+    text, are_equal = summary([*runs, Run(8, "B", 0, "an error")])
+    assert not are_equal
+    assert text.endswith("seed 8: an error\nseeds with different runs: [8]")
 
 
 @pytest.mark.slow
