@@ -10,7 +10,7 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
-from tests.world.hours.members import LEDGER, PLAIN, belong, share, stream
+from tests.world.hours.members import COMPACTED, LEDGER, PLAIN, belong, entry, share, stream
 from tests.world.hours.wire import Cluster
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.messages.partitions import (
@@ -20,7 +20,7 @@ from twisted_kafka.protocol.messages.partitions import (
     ReassignableTopic,
 )
 
-COMPACTED, CHURN = "compacted", "churn"
+CHURN: Final = "churn"
 PARTITIONS: Final = 4
 BROKERS: Final = (1, 2, 3)
 PAUSE_S: Final = 1.0
@@ -70,7 +70,8 @@ async def transfer(servers: str) -> None:
             await producer.begin_transaction()
             for partition, records in found.items():
                 for record in records:
-                    await producer.send(LEDGER, record.value, partition=record.offset % PARTITIONS)
+                    value = entry((partition.partition, record.offset), record.value)
+                    await producer.send(LEDGER, value, partition=record.offset % PARTITIONS)
                 offsets = {partition: records[-1].offset + 1}
                 await producer.send_offsets_to_transaction(offsets, "ledger")
             if random.random() < 0.2:

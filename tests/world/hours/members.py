@@ -27,7 +27,7 @@ from twisted_kafka.protocol.messages.streams.streams_groups import (
 )
 from twisted_kafka.system import machine
 
-PLAIN, LEDGER = "plain", "ledger"
+PLAIN, LEDGER, COMPACTED = "plain", "ledger", "compacted"
 MEMBERS, WORKERS, STREAMS = "members", "workers", "streams"
 REPLICAS: Final = 3
 _ACCEPT, _RELEASE, _REJECT = 1, 2, 3
@@ -41,6 +41,21 @@ _COUNTER: Final = StreamsGroupHeartbeatRequestTopology(
         StreamsGroupHeartbeatRequestSubtopology(subtopology_id="sum", source_topics=[LEDGER]),
     ]
 )
+
+
+Source = tuple[int, int]
+"""A partition of the plain topic, and an offset."""
+
+
+def entry(source: Source, value: bytes) -> bytes:
+    """Return the value of a record of the ledger that was made of a record of the plain topic."""
+    return b"%d:%d:%b" % (*source, value)
+
+
+def source_of(value: bytes) -> Source:
+    """Return what a record of the ledger was made of."""
+    partition, offset, _ = value.split(b":", 2)
+    return int(partition), int(offset)
 
 
 def member_id() -> str:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from random import Random
 from typing import Any, Final
 
+from tests.world.hours.ending import check_ending, failures
 from tests.world.hours.load import PROGRAMS, keep, make_topics
 from twisted_kafka.world import World
 from twisted_kafka.world.faults import Numbers
@@ -47,6 +48,12 @@ def make_test(virtual_s: float) -> Any:
     """Return the test: ``virtual_s`` seconds with faults and load, and the rest."""
 
     async def test(world: World) -> None:
+        with failures() as unexpected:
+            await live(world)
+            await check_ending(world)
+        assert not unexpected, f"unexpected in a log: {unexpected[0]}"
+
+    async def live(world: World) -> None:
         await world.finished(world.process(make_topics, world.bootstrap_servers))
         programs = [world.process(keep(each), world.bootstrap_servers) for each in PROGRAMS]
         world.always(world.kafka.all, every_s=30)
