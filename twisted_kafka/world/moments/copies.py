@@ -28,7 +28,7 @@ from twisted_kafka.world.world import World
 
 MOST_COPIES: Final = 32
 FIRST_APART_NS: Final = 250_000_000
-"""Processor time between two copies. When there are too many, every second one ends, and the time between them doubles."""
+"""Processor time between two copies. When there are too many, the one with the nearest neighbours ends, and the time grows."""
 _LOOK_S: Final = 0.1
 """How often the processor time is looked at, in virtual time."""
 
@@ -44,6 +44,8 @@ Returns the next moment in virtual seconds, GO_ON, or None if the user wants not
 
 class _Copy(NamedTuple):
     at_s: float
+    spent_ns: int
+    """The processor time of the run until then."""
     pid: int
     orders: TextIO
     """A pipe to it, for lines with moments."""
@@ -66,6 +68,8 @@ class Moments:
         self._most = most
         self._apart_ns = apart_ns
         self._copied_ns = 0
+        self._spent_ns = 0
+        """The processor time of the run between copies, until the last one."""
         self._copies: list[_Copy] = []
         self._count = 0
         self._world: World
@@ -137,7 +141,9 @@ class Moments:
 
     def _look(self) -> None:
         if not self._is_visitor:
-            if SystemClock.cpu_ns() - self._copied_ns >= self._apart_ns:
+            spent_ns = SystemClock.cpu_ns() - self._copied_ns
+            if spent_ns >= self._apart_ns:
+                self._spent_ns += spent_ns
                 self._copy()
             self._look_later()
 
@@ -157,13 +163,17 @@ class Moments:
             return
         os.close(orders[0])
         os.close(answers[1])
-        self._copies.append(_Copy(self._world.now_s, pid, os.fdopen(orders[1], "w"), os.fdopen(answers[0])))
+        self._copies.append(_Copy(self._world.now_s, self._spent_ns, pid, os.fdopen(orders[1], "w"), os.fdopen(answers[0])))
         if len(self._copies) > self._most:
-            for each in self._copies[1::2]:
-                each.end()
-            del self._copies[1::2]
-            self._apart_ns *= 2
+            self._end_one()
         self._copied_ns = SystemClock.cpu_ns()
+
+    def _end_one(self) -> None:
+        """End the copy that is missed least: a visitor from the one before it repeats the least work until the one after it."""
+        spent = [each.spent_ns for each in self._copies]
+        least = min(range(1, len(spent) - 1), key=lambda index: spent[index + 1] - spent[index - 1])
+        self._copies.pop(least).end()
+        self._apart_ns = max(self._apart_ns, self._spent_ns // self._most)
 
     # In a copy
 
