@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 
 from tests.world.hours.members import COMPACTED, LEDGER, PLAIN, belong, entry, share, stream
 from tests.world.hours.wire import Cluster
@@ -58,13 +58,20 @@ async def produce(servers: str) -> None:
 
 async def transfer(servers: str) -> None:
     """Read the plain topic, and write to the ledger in transactions, of which some are aborted."""
-    consumer = aiokafka.AIOKafkaConsumer(PLAIN, bootstrap_servers=servers, group_id="ledger", enable_auto_commit=False)
+    consumer = aiokafka.AIOKafkaConsumer(
+        # A follower may answer that it does not have an offset yet, and "latest" would leave records out then.
+        PLAIN,
+        bootstrap_servers=servers,
+        group_id="ledger",
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+    )
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, transactional_id="ledger", transaction_timeout_ms=20_000)
     try:
         await producer.start()
         await consumer.start()
         while True:
-            found = await consumer.getmany(timeout_ms=500, max_records=10)
+            found = await _next_records(consumer)
             if not found:
                 continue
             await producer.begin_transaction()
@@ -81,6 +88,16 @@ async def transfer(servers: str) -> None:
     finally:
         await consumer.stop()
         await producer.stop()
+
+
+async def _next_records(consumer: Any) -> Any:
+    try:
+        return await consumer.getmany(timeout_ms=500, max_records=10)
+    except NoOffsetForPartitionError:
+        for each in sorted(consumer.assignment()):
+            if await consumer.committed(each) is None:
+                consumer.seek(each, 0)
+        return {}
 
 
 async def consume(servers: str) -> None:
