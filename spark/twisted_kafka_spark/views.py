@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
-from twisted_kafka_spark.cells import transactions
+from twisted_kafka_spark.cells import bounds, transactions
 from twisted_kafka_spark.cells.aggregate import SAMPLED_NAMES
 from twisted_kafka_spark.cells.grids import Grids
 from twisted_kafka_spark.cells.history import History
@@ -65,6 +66,8 @@ class View:
     least: int = 0
     """Rows with fewer requests are omitted, except joins, syncs and leaves."""
     ranks: tuple[str, ...] = ()
+    in_turn: tuple[str, ...] = ()
+    """Keys whose combinations take turns in the ranking, so that one with many rows does not push the others out."""
     top: int = TOP
     derived: dict[str, Derived] = field(default_factory=dict)
     """Additional columns to sum, derived from the columns of the cells."""
@@ -143,7 +146,11 @@ VIEWS: dict[str, View] = {
     "share": View("shares", ("group_id", "topic", *CLIENT, "note", "event")),
     "address": View("addresses", ("principal", "note")),
     "change": View(
-        "administration", (TIME.name, "node", "connection", *CLIENT, "api", "error", "note"), ranks=("requests",), top=MOST_CHANGES
+        "administration",
+        (TIME.name, "node", "connection", *CLIENT, "api", "error", "note"),
+        ranks=("requests",),
+        in_turn=("principal", "api", "error"),
+        top=MOST_CHANGES,
     ),
     "created": View(
         "administration",
@@ -258,9 +265,22 @@ def _highest(table: pa.Table, view: View) -> pa.Table:
     kept: set[int] = set()
     for rank in view.ranks:
         order = pc.sort_indices(table, sort_keys=[(rank, "descending"), *by_name])
+        order = _in_turn(table, order, view.in_turn) if view.in_turn else order
         kept.update(order.slice(0, view.top).to_pylist())
     chosen = table.take(pa.array(sorted(kept), pa.int64()))
     return chosen.take(pc.sort_indices(chosen, sort_keys=[(view.ranks[0], "descending"), *by_name]))
+
+
+def _in_turn(table: pa.Table, order: pa.Array, keys: Sequence[str]) -> pa.Array:
+    """Return places in an order in which the first of each combination of keys come first, then the second ones, and so on."""
+    places = order.to_numpy()
+    _, numbers = bounds.numbered(table, keys)
+    mine = numbers[places]
+    together = np.argsort(mine, kind="stable")
+    begins = np.searchsorted(mine[together], mine[together])
+    turns = np.empty(len(places), np.int64)
+    turns[together] = np.arange(len(places)) - begins
+    return pa.array(places[np.argsort(turns, kind="stable")], pa.int64())
 
 
 def _seconds(times: pa.ChunkedArray, tick_s: int) -> pa.ChunkedArray:

@@ -6,7 +6,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 from tests.spark.access_lines import line, topic
-from tests.spark.folded import document
+from tests.spark.folded import cells, document
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells import bundles
 from twisted_kafka_spark.cells.fold import Folding
@@ -32,6 +32,17 @@ def test_every_change_of_the_cluster_is_in_the_report() -> None:
     assert {(row["principal"], row["client_id"], row["address"], row["node"]) for row in found} == {
         ("User:eve", "cli", "10.6.6.6", 1)
     }
+
+
+def test_a_principal_that_changes_something_all_day_does_not_push_the_others_out_of_the_list() -> None:
+    lines = [
+        line("DeleteRecords", n % 60, v=2, principal="User:purge", topics=[topic(f"topic-{n:04}", 0)])
+        for n in range(views.MOST_CHANGES + 50)
+    ]
+    lines += [line("DeleteAcls", 59, v=2, principal="User:eve", connection="zz", resources=[{"type": "topic", "name": "z"}])]
+    found = views.compute(cells(lines), MINUTE_S)["change"]
+    assert len(found) == views.MOST_CHANGES
+    assert [row["note"] for row in found if row["principal"] == "User:eve"] == ["topic z"]
 
 
 def test_readers_and_writers_of_a_topic_are_named_with_their_groups() -> None:
