@@ -132,7 +132,9 @@ SKEW_PARTITION_OF_ALL = 0.02
 """Share of all produced bytes that its topic receives; `SKEWED_PARTITIONS` are all that there can be."""
 SKEWED_PARTITIONS = round(1 / (SKEW_PARTITION_OF_ALL * SKEW_PARTITION_SHARE))
 PARTITION_FLOOR = 60
-"""Requests about a partition in an hour, by API; partitions with fewer requests are not counted separately."""
+"""Requests about a partition in an hour, by API; partitions with fewer requests are not counted separately, except these:"""
+WRITTEN_FLOOR, WRITTEN_PARTITIONS = 6, 64
+"""Writes to a partition in an hour, and from which partition of a topic on the usual floor is theirs, too."""
 SKEW_HOURS, SKEW_HOURS_REQUESTS = 3, 150
 """Hours in which a topic is written, and requests to a partition in the hours in which it is hot."""
 SKEW_NODES_SHARE = 0.75
@@ -245,6 +247,10 @@ MANY_NAMES, MANY_NAMES_US = 30, 1_800_000_000
 """Topics that a principal creates, or groups that it uses, and the least time in which it does: a setup is faster."""
 FEWER_LEADERS, FEWER_LEADERS_MINUTES = 0.25, 40
 """The share of its usual part of all requests that a broker without leaders has at most, and how long."""
+UNREACHED_MINUTES, UNREACHED_REQUESTS = 30, 20
+"""How long a client sends nothing to one of its brokers, and the number of requests that was expected there in that time."""
+UNWRITTEN_HOURS, UNWRITTEN_REQUESTS = 2, 60
+"""How long nobody writes to one of a topic's partitions, and the number of writes that was expected there in that time."""
 SHORT_ABSENCES, SHORT_ABSENCE_GAP_MINUTES = 3, 40
 """Absences of a broker that are each too short for a finding, and the most minutes between them."""
 
@@ -254,10 +260,9 @@ HISTORY_DAYS = 3
 UNLIKE_FLOOR, UNLIKE_FACTOR, UNLIKE_HOURS = 60, 3.0, 2
 """Requests of a client in an hour, how many times less or more than in any of the same hours before, and the hours in a row."""
 
+_OF_CELLS = ("MINUTE_FLOOR", "PARTITION_FLOOR", "WRITTEN_FLOOR", "WRITTEN_PARTITIONS", "SKEWED_PARTITIONS")
 CHANGEABLE = tuple(
-    name
-    for name, value in list(globals().items())
-    if name.isupper() and isinstance(value, int | float) and name not in ("MINUTE_FLOOR", "PARTITION_FLOOR", "SKEWED_PARTITIONS")
+    name for name, value in list(globals().items()) if name.isupper() and isinstance(value, int | float) and name not in _OF_CELLS
 )
 """The thresholds that a file of rules may change: only findings use them, cells do not."""
 

@@ -168,7 +168,7 @@ _FOR_FINDINGS = (
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
     *("software_of", "principal_ends", "lineage", "member", "share", "address", "change", "created", "clock"),
 )
-_OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections")
+_OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections", "routes")
 KINDS_FOR_FINDINGS = (*dict.fromkeys((*(VIEWS[name].kind for name in _FOR_FINDINGS), *_OVER_TIME)), "transactions")
 """The kinds of cells from which those views are computed."""
 

@@ -1,6 +1,6 @@
 """Findings in lines, and lines that a client sends in each minute."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from tests.spark.access_lines import line, topic
@@ -23,7 +23,7 @@ def named(lines: list[str], name: str) -> Finding:
     return found
 
 
-def steady(minutes: Iterator[int] | range, api: str = "Produce", each: int = 2, **changes: Any) -> list[str]:
+def steady(minutes: Iterable[int], api: str = "Produce", each: int = 2, **changes: Any) -> list[str]:
     """Return so many requests in each minute, with a topic."""
     fields = {"topics": [topic("orders", 10)]} | changes
     return [line(api, 0, time=at(minute, 5 + 40 * n // each), **fields) for minute in minutes for n in range(each)]

@@ -21,7 +21,13 @@ from twisted_kafka_spark.cells import bundles, kinds
 from twisted_kafka_spark.cells.aggregate import BY_HOUR, RANKS, SAMPLED_KIND, SAMPLED_NAMES
 from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, TIME
 from twisted_kafka_spark.records.frame import distinct
-from twisted_kafka_spark.thresholds import MINUTE_FLOOR, PARTITION_FLOOR, REBALANCE_APIS
+from twisted_kafka_spark.thresholds import (
+    MINUTE_FLOOR,
+    PARTITION_FLOOR,
+    REBALANCE_APIS,
+    WRITTEN_FLOOR,
+    WRITTEN_PARTITIONS,
+)
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -86,8 +92,13 @@ def is_busy(table: pa.Table) -> pa.ChunkedArray:
 
 
 def is_moved(table: pa.Table) -> pa.ChunkedArray:
-    """Return of each hour of a partition whether it moves."""
-    return pc.greater_equal(table["requests"], PARTITION_FLOOR)
+    """Return of each hour of a partition whether it moves: of the first partitions of a topic, a few writes are enough.
+
+    So the report knows when one of them is no longer written. The bound does not depend on other rows, which may be elsewhere.
+    """
+    is_written = pc.and_(pc.equal(table["api"], "Produce"), pc.less(table["partition"], WRITTEN_PARTITIONS))
+    is_written = pc.and_(is_written, pc.greater_equal(table["requests"], WRITTEN_FLOOR))
+    return pc.or_(pc.greater_equal(table["requests"], PARTITION_FLOOR), pc.fill_null(is_written, False))
 
 
 def bounded(kind: str, table: pa.Table, most: int, room: int = 1) -> pa.Table:

@@ -57,7 +57,7 @@ _BY_IDENTITY = ("listeners", "versions", "software")
 _BY_IDENTITY_WITH_ENDS = ("principals", "clients", "connections", "addresses")
 """Kinds of an hour whose keys depend on the identity of a request."""
 _MOVING_APIS = ("Produce", "Fetch")
-"""The APIs that cells of kind `nodes` distinguish."""
+"""The APIs that cells of kind `nodes` distinguish, and that those of kind `routes` are about."""
 READ = "read"
 """The `error` of a cell of kind `lines` that counts records."""
 
@@ -431,6 +431,12 @@ def _of_identities(
         yield _cells(kind, each, _of(kind, sums), grain_s)
     for kind in _BY_IDENTITY_WITH_ENDS:
         yield _cells(kind, each, _of(kind, sums), grain_s, extremes)
+    is_route = pc.and_(
+        pc.is_in(rows.identities.column("api"), pa.array(_MOVING_APIS)), pc.is_valid(rows.identities.column("node"))
+    ).to_numpy()
+    routes = np.flatnonzero(is_route[each.identity])
+    if len(routes):
+        yield _cells("routes", each.chosen(routes), {}, grain_s, _at(routes, extremes))
 
 
 def _by_hour(

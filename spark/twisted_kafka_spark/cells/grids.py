@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import bounds
-from twisted_kafka_spark.cells.kinds import CLIENT, KINDS, MEASURES, MINUTE_S, SLOT_S, TIME
+from twisted_kafka_spark.cells.kinds import CLIENT, HOUR_S, KINDS, MEASURES, MINUTE_S, SLOT_S, TIME
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -193,16 +193,18 @@ class Grids:
     persons: Grid
     groups: Grid
     connections: Grid
+    routes: Grid
     failures: Failures
 
     @classmethod
     def of(cls, kinds: dict[str, pa.Table], period: tuple[datetime.datetime, datetime.datetime] | None) -> Grids:
         """Make the matrices from cells by kind."""
-        minutes, slots = Axis.of(period, MINUTE_S), Axis.of(period, SLOT_S)
+        minutes, slots, hours = (Axis.of(period, step_s) for step_s in (MINUTE_S, SLOT_S, HOUR_S))
         return cls(
             nodes=Grid.of("nodes", kinds["nodes"], ("node", "api"), minutes),
             persons=Grid.of("persons", kinds["persons"], (*CLIENT, "api"), slots),
             groups=Grid.of("groups", kinds["groups"], ("group_id", *CLIENT, "api"), minutes),
             connections=Grid.of("new_connections", kinds["new_connections"], CLIENT, slots),
+            routes=Grid.of("routes", kinds["routes"], ("node", *CLIENT, "api"), hours),
             failures=Failures.of(kinds["failures"], minutes),
         )

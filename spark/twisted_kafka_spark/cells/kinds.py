@@ -125,6 +125,7 @@ _OLD, _WHO_FAILED = (*CLIENT, *SOFTWARE, "api", "version"), ("api", "error", *CL
 _WHERE, _WHO_SPEAKS = ("node", "listener", "protocol"), ("listener", "protocol", *CLIENT)
 _IN_GROUP = ("group_id", *CLIENT, "api", "error")
 _REFUSED = ("topic", "api", "error", *CLIENT)
+_ROUTE = ("node", *CLIENT, "api")
 LINEAGE, _MEMBER = ("topic", *CLIENT, "group_id"), ("group_id", *CLIENT, "note")
 KINDS: dict[str, Kind] = {
     "traffic": Kind(MINUTE_S, ("api", "error"), _TRAFFIC),
@@ -165,6 +166,7 @@ KINDS: dict[str, Kind] = {
         (*_SLOT, "acks_0", "acks_1", "acks_all", "aborted", "total_us", "local_us", "remote_us", "send_us", "throttle_us", *_ENDS),
         name=CLIENT,
     ),
+    "routes": Kind(HOUR_S, _ROUTE, ("requests", *_ENDS), name=("node", *CLIENT)),
     "failures": Kind(MINUTE_S, ("node", "api", "error", *_NAMED_FAILURE), ("requests", *_ENDS), name=_NAMED_FAILURE),
     "lineage": Kind(HOUR_S, (*LINEAGE, "api"), ("requests", "failed", "records", "bytes", *_ENDS), name=LINEAGE),
     "members": Kind(HOUR_S, (*_MEMBER, "api"), ("requests", "failed", *_ENDS, "first_epoch", "last_epoch"), name=_MEMBER),
@@ -193,8 +195,8 @@ KINDS: dict[str, Kind] = {
 - `phases` has histograms of each phase, of `total_us` and of `SERVED`; `heat` and `client_latency` coarse ones
   (`histogram.COARSE`) of `SERVED`.
 - `topics` has the highest id of a partition in `partitions`, plus one.
-- `partitions` has what Produce and Fetch moved by partition, if they did so often enough (`PARTITION_FLOOR`). Bytes of a line that
-  names several partitions count as equal shares.
+- `partitions` has what Produce and Fetch moved by partition, if they did so often enough (`PARTITION_FLOOR`, or `WRITTEN_FLOOR` of
+  the first partitions of a topic). Bytes of a line that names several partitions count as equal shares.
 - `groups` has joins, syncs and leaves, and requests about a group that were refused.
 - `client_minutes` has what storms consist of, and throttled requests.
 - `new_connections` counts the first requests of connections.
@@ -203,6 +205,7 @@ KINDS: dict[str, Kind] = {
 - `nodes` has the times of each broker; its `api` is null for all APIs but Produce and Fetch.
 - `persons` has what a client did in five minutes, by API, how many writes asked for acks of 0, of 1 and of all, and how many
   transactions it aborted. Writes of which the log lacks the acks are in none of the three.
+- `routes` has to which broker a client sends its Produce and Fetch requests, if the log says which broker it is of.
 - `failures` are requests that failed, with the first topic that failed, and the client's address in `note`.
 - `lineage` has who reads and writes a topic: Produce, Fetch, and commits of groups.
 - `members` has what members of groups do, with the member's id in `note`, and the first and last generation, or epoch, of

@@ -14,6 +14,8 @@ from twisted_kafka_spark.findings.failures import failed_logins, failing_request
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.general.rhythm import lost_rhythms
 from twisted_kafka_spark.findings.general.unlike import costly, unlike_themselves
+from twisted_kafka_spark.findings.partial.partitions import unwritten_partitions
+from twisted_kafka_spark.findings.partial.routes import unreached_brokers
 from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_batches, unusual_traffic
 from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
 from twisted_kafka_spark.findings.shares import share_groups
@@ -42,6 +44,8 @@ NAMES: tuple[str, ...] = (
     "stuck-transaction",
     "rebalance-storm",
     "silent-client",
+    "unreached-broker",
+    "unwritten-partition",
     "stalled-consumer",
     "failing-client",
     "access-denied",
@@ -127,6 +131,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += [*leaked_connections(tables, found), *repeated_rebalances(tables, found), *bulk(tables, [*found, *over_all])]
     found += smaller_batches(tables, over_all)
     found += unusual_traffic(tables, [*found, *over_all])
+    found += unreached_brokers(tables, [*found, *over_all])
     found += [*busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found), *weaker_acks(tables)]
     steps = list(lasting_steps(tables, [*found, *over_all]))
     found = [*without_parts(found, steps), *steps]
@@ -157,7 +162,7 @@ def find_over_all(tables: Tables) -> list[Finding]:
     found: list[Finding] = []
     for detector in (*PERIOD_DETECTORS, *TRANSACTION_DETECTORS, failed_logins, cluster_changes, *CHANGES):
         found += detector(tables)
-    return [*found, *skew(tables), *wrong_clocks(tables), *unreadable_lines(tables)]
+    return [*found, *skew(tables), *unwritten_partitions(tables), *wrong_clocks(tables), *unreadable_lines(tables)]
 
 
 def in_order(found: Iterable[Finding]) -> list[Finding]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 LONGEST_BY_MINUTE = datetime.timedelta(days=2)
 """Of longer periods the driver gets no minutes: each day is searched for unusual ones by a task."""
-MINUTES_OF_CLIENTS = ("client_minutes", "new_connections", "nodes", "persons", "failures")
-"""The kinds with minutes that only findings need."""
+MINUTES_OF_CLIENTS = ("client_minutes", "new_connections", "nodes", "persons", "failures", "routes")
+"""The kinds over time that only findings need."""
 _FINDING_DDL = "finding string, weight double, day_s bigint"
 
 
@@ -126,7 +126,7 @@ def grains_s(sized: Sizes, tick_s: int) -> dict[str, int]:
     """Return the grain of each kind on a page that differs from the one that the cells have, 0 for the whole period."""
     grains = {kind: 0 for kind, each in KINDS.items() if each.grain_s == HOUR_S}
     if not sized.is_long:
-        del grains[aggregate.BY_HOUR]  # whose hours are searched for the beginning of a skew
+        del grains[aggregate.BY_HOUR], grains["routes"]  # whose hours are searched for the beginning of a change
     grains["heat"] = tick_s
     if sized.is_long:
         grains["traffic"] = grains["groups"] = tick_s

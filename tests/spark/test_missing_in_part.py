@@ -1,0 +1,70 @@
+"""Findings about what is missing in part: one of a client's brokers, one of a topic's partitions."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+from tests.spark.access_lines import topic
+from tests.spark.searched import HOURS, findings, named, steady
+
+DAY = range(HOURS * 60)
+GAP = range(130, 200)
+
+
+def without(gap: range) -> list[int]:
+    return [minute for minute in DAY if minute not in gap]
+
+
+def to_brokers(client_id: str, minutes: Any, *nodes: int, each: int = 1) -> list[str]:
+    return [text for node in nodes for text in steady(minutes, each=each, client_id=client_id, node=node)]
+
+
+OTHERS = [text for name in ("calm", "quiet", "still") for text in to_brokers(name, DAY, 1, 2, 3)]
+
+
+def test_a_client_that_does_not_reach_one_of_its_brokers_is_named() -> None:
+    found = named(OTHERS + to_brokers("cart-0", DAY, 1, 2) + to_brokers("cart-0", without(GAP), 3), "unreached-broker")
+    assert (found.evidence["node"], found.evidence["client_id"], found.evidence["topic"]) == (3, "cart-0", "orders")
+    assert (found.first, found.last) == ("2026-11-21T02:10Z", "2026-11-21T03:19Z")
+    assert found.evidence["requests missing"] == pytest.approx(70, abs=5)
+
+
+def test_clients_that_do_not_reach_a_broker_at_the_same_time_are_one_finding() -> None:
+    lines = [*OTHERS]
+    for name in ("cart-0", "cart-1", "stock-7"):
+        lines += to_brokers(name, DAY, 1, 2) + to_brokers(name, without(GAP), 3)
+    found = named(lines, "unreached-broker")
+    assert found.evidence["clients"] == "3: cart-0, cart-1, stock-7"
+
+
+def test_a_broker_without_leaders_and_a_silent_client_are_not_named_again() -> None:
+    everybody = [text for name in ("calm", "quiet", "still", "cart-0") for text in to_brokers(name, DAY, 1, 2)]
+    everybody += [text for name in ("calm", "quiet", "still", "cart-0") for text in to_brokers(name, without(GAP), 3)]
+    for lines in (everybody, OTHERS + to_brokers("cart-0", without(GAP), 1, 2, 3)):
+        assert "unreached-broker" not in {each.name for each in findings(lines)}
+
+
+def of_partition(minutes: Any, partition: int) -> list[str]:
+    return steady(minutes, each=1, topics=[topic("orders", 10) | {"partition_ids": [partition]}])
+
+
+def test_a_partition_that_is_written_no_more_is_named() -> None:
+    lines = of_partition(DAY, 0) + of_partition(DAY, 1)
+    found = named(lines + of_partition(range(180), 2), "unwritten-partition")
+    assert (found.evidence["topic"], found.evidence["partition"], found.evidence["client_id"]) == ("orders", 2, "app")
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T05:59Z")
+    assert found.evidence["writes missing"] == pytest.approx(180, abs=5)
+
+
+def test_a_topic_that_is_written_no_more_is_no_finding_about_its_partitions() -> None:
+    lines = [text for partition in range(3) for text in of_partition(range(180), partition)]
+    lines += steady(DAY, each=2, client_id="other", topics=[topic("else", 5) | {"partition_ids": [0]}])
+    assert "unwritten-partition" not in {each.name for each in findings(lines)}
+
+
+def test_a_partition_that_is_seldom_written_is_no_finding() -> None:
+    lines = of_partition(DAY, 0) + of_partition(DAY, 1)
+    assert "unwritten-partition" not in {each.name for each in findings(lines + of_partition(range(0, 200, 9), 2))}
