@@ -25,6 +25,8 @@ THROTTLED_MEAN_US = 10_000
 THROTTLED_TIME_SHARE = 0.5
 """Share of a connection's time that it was throttled, however few of its requests were."""
 THROTTLED_TIME_FLOOR_US = 60_000_000
+THROTTLED_TOGETHER = 5
+"""Clients that are throttled in the same time and make one finding."""
 THROTTLED_OF_ALL_TIME = 0.05
 THROTTLED_OF_ALL_FLOOR_US = 600_000_000
 """A client that was throttled for so long, and for this share of the time that all requests took, however few of them were."""
@@ -247,6 +249,12 @@ MANY_NAMES, MANY_NAMES_US = 30, 1_800_000_000
 """Topics that a principal creates, or groups that it uses, and the least time in which it does: a setup is faster."""
 FEWER_LEADERS, FEWER_LEADERS_MINUTES = 0.25, 40
 """The share of its usual part of all requests that a broker without leaders has at most, and how long."""
+RESTLESS_ROUNDS, RESTLESS_SLOTS = 4, 6
+"""Slots of five minutes in which brokers change leaders or replicas in sync, and the slots from the first to the last of them."""
+SILENT_TOGETHER_MINUTES = 5
+"""How long clients of several services are silent at the same time: longer than the deployment of one."""
+CAUGHT_UP_FACTOR = 2.5
+"""How many times as many bytes as later a reader that comes late gets on average while it catches up."""
 UNREACHED_MINUTES, UNREACHED_REQUESTS = 30, 20
 """How long a client sends nothing to one of its brokers, and the number of requests that was expected there in that time."""
 UNWRITTEN_HOURS, UNWRITTEN_REQUESTS = 2, 60

@@ -68,3 +68,34 @@ def test_a_topic_that_is_written_no_more_is_no_finding_about_its_partitions() ->
 def test_a_partition_that_is_seldom_written_is_no_finding() -> None:
     lines = of_partition(DAY, 0) + of_partition(DAY, 1)
     assert "unwritten-partition" not in {each.name for each in findings(lines + of_partition(range(0, 200, 9), 2))}
+
+
+def of_services(minutes: Any) -> list[str]:
+    names = ("cart-0", "cart-1", "stock-0")
+    return [text for name in names for text in steady(minutes, client_id=name, principal=f"User:{name.split('-')[0]}")]
+
+
+def test_clients_of_several_services_that_are_silent_for_some_minutes_at_once_are_named() -> None:
+    found = named(OTHERS + of_services(without(range(130, 138))), "silent-client")
+    assert found.evidence["clients"] == "3: cart-0, cart-1, stock-0"
+    assert (found.first, found.last) == ("2026-11-21T02:09Z", "2026-11-21T02:18Z")
+
+
+def test_the_clients_of_one_service_that_are_silent_for_some_minutes_are_restarted() -> None:
+    lines = OTHERS + [text for name in ("cart-0", "cart-1", "cart-2") for text in steady(without(range(130, 138)), client_id=name)]
+    assert "silent-client" not in {each.name for each in findings(lines)}
+
+
+def test_a_reader_that_comes_late_and_catches_up_is_named() -> None:
+    def reads(minutes: range, size: int) -> list[str]:
+        return steady(minutes, "Fetch", client_id="lake-0", topics=[topic("orders", 0) | {"bytes": size}])
+
+    found = named(OTHERS + reads(range(130, 170), 90_000) + reads(range(170, 360), 9_000), "late-reader")
+    assert (found.evidence["client_id"], found.first, found.last) == ("lake-0", "2026-11-21T00:00Z", "2026-11-21T02:09Z")
+    assert "late-reader" not in {each.name for each in findings(OTHERS + reads(range(130, 360), 9_000))}
+
+
+def test_a_broker_that_was_away_before_the_first_line_is_named() -> None:
+    found = named(to_brokers("calm", DAY, 1, 2) + to_brokers("calm", range(95, 360), 3), "absent-broker")
+    assert (found.evidence["node"], found.first, found.last) == (3, "2026-11-21T00:00Z", "2026-11-21T01:34Z")
+    assert "before 2026-11-21T01:34Z" in found.title

@@ -242,3 +242,19 @@ def test_a_tool_that_creates_topics_may_set_configs() -> None:
     makes = changes("terraform", range(101, 102), "CreateTopics")
     assert "cluster-change" in {each.name for each in findings(CALM + sets)}
     assert "cluster-change" not in {each.name for each in findings(CALM + sets + makes)}
+
+
+def test_what_failed_since_before_the_first_line_is_named() -> None:
+    lost: dict[str, Any] = {"error": "UNSUPPORTED_VERSION", "topics": []}
+    lines = CALM + fetches(DAY, 4000) + fetches(range(150), 0, **lost)
+    found = named(lines, "unlike-itself")
+    assert (found.evidence["error"], found.first, found.last) == ("UNSUPPORTED_VERSION", "2026-11-21T00:00Z", "2026-11-21T02:29Z")
+
+
+def test_a_reader_that_waits_longer_than_any_fetch_should_is_named() -> None:
+    def waits(minutes: range, remote_us: int) -> list[str]:
+        return fetches(minutes, 4000, remote_us=remote_us, total_us=remote_us + 50)
+
+    (found,) = unlike(CALM + apart(INSIDE, lambda minutes: waits(minutes, 200_000)) + waits(INSIDE, 5_000_000))
+    assert (found.evidence["client_id"], found.evidence["measure"]) == ("reader-0", "remote time")
+    assert unlike(CALM + apart(INSIDE, lambda minutes: waits(minutes, 100_000)) + waits(INSIDE, 500_000)) == []

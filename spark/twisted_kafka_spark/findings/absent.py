@@ -238,8 +238,8 @@ class _Away:
 def _absences(nodes: Grid, row: int, begin: int) -> Iterator[_Away]:
     counts, whole = nodes["requests"][row], nodes["requests"].sum(0)
     usual = median(counts[begin:])
-    for first, last in runs(counts[begin:] == 0):
-        run: Run = first + begin, last + begin
+    before: list[Run] = [(0, begin - 1)] if begin >= limits.ABSENT_MINUTES else []
+    for run in [*before, *((first + begin, last + begin) for first, last in runs(counts[begin:] == 0))]:
         minutes = run[1] - run[0] + 1
         others = whole[run[0] : run[1] + 1] - counts[run[0] : run[1] + 1]
         is_alone = len(nodes.names) == 1
@@ -267,14 +267,15 @@ def _together(gone: list[_Away]) -> list[list[_Away]]:
 def _absent(tables: Tables, axis: Axis, together: list[_Away]) -> Finding:
     run = min(each.run[0] for each in together), max(each.run[1] for each in together)
     span, minutes = span_of(axis, run), run[1] - run[0] + 1
-    is_over = run[1] < axis.length - 1
+    is_over, is_since_before = run[1] < axis.length - 1, run[0] == 0
     nodes = sorted(each.node for each in together)
     listed = ", ".join(map(str, nodes[:_MOST_LISTED])) + (" ..." if nodes[_MOST_LISTED:] else "")
     who = f"Broker {nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} brokers ({listed})"
     usual = sum(each.usual for each in together)
     return Finding(
         "absent-broker",
-        f"{who} answered no request for {minutes} minutes, {text(span.first)} to {text(span.last)}"
+        f"{who} answered no request {'before' if is_since_before else f'for {minutes} minutes, {text(span.first)} to'} "
+        + text(span.last)
         + ("" if is_over else ", and is not back" if len(nodes) == 1 else ", and are not back"),
         {
             "node": the_only(nodes),
@@ -283,7 +284,9 @@ def _absent(tables: Tables, axis: Axis, together: list[_Away]) -> Finding:
             "usual per minute": round(usual),
         },
         f"node = {nodes[0]}" if len(nodes) == 1 else f"node IN ({', '.join(map(str, nodes))})",
-        "Look at its own log: it was restarted, crashed, or was cut off from the network. A wrong clock moves its lines, too."
+        "If its access log was there before, it was down, or cut off from the network: look at its own log."
+        if is_since_before
+        else "Look at its own log: it was restarted, crashed, or was cut off from the network. A wrong clock moves its lines, too."
         if len(nodes) == 1
         else "Look for what they have in common: a rack, a zone, a switch, or a change that reached them all.",
         text(span.first),

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import Finding, Span, equal, spans, text
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, several, spans, text, the_only
 from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
+_SAME_TIME = datetime.timedelta(minutes=10)
+"""How much the begins, and the ends, of the throttling of clients by one quota differ."""
 Minutes = dict[datetime.datetime, float]
 Who = tuple[Any, Any]
 
@@ -89,7 +91,56 @@ def _is_often_throttled(tables: Tables, row: Row, times: list[datetime.datetime]
 
 
 def throttled_clients(tables: Tables) -> Iterator[Finding]:
-    """Find clients that are throttled by a quota: in many of their requests, or most of the time of a connection."""
+    """Find clients that are throttled by a quota: in many of their requests, or most of the time of a connection.
+
+    Many that are throttled in the same time are one finding: it is a quota of all of them, such as the default one.
+    """
+    found = list(_throttled(tables))
+    groups: list[list[Finding]] = []
+    for one in sorted(found, key=lambda each: (each.first or "", str(each.evidence["client_id"]))):
+        near = [group for group in groups if _is_at_once(group[0], one)]
+        if near:
+            near[0].append(one)
+        else:
+            groups.append([one])
+    together = [group for group in groups if len(group) >= limits.THROTTLED_TOGETHER]
+    yield from (one for one in found if not any(one in group for group in together))
+    yield from map(_throttled_together, together)
+
+
+def _is_at_once(one: Finding, other: Finding) -> bool:
+    """Return whether two findings begin, and end, within some minutes of each other."""
+    if one.first is None or one.last is None or other.first is None or other.last is None:
+        return False
+    ends = [datetime.datetime.fromisoformat(each) for each in (one.first, other.first, one.last, other.last)]
+    return abs(ends[0] - ends[1]) <= _SAME_TIME and abs(ends[2] - ends[3]) <= _SAME_TIME
+
+
+def _throttled_together(group: list[Finding]) -> Finding:
+    names = [str(one.evidence["client_id"]) for one in sorted(group, key=lambda each: -each.weight)]
+    principals = sorted({str(one.evidence["principal"]) for one in group})
+    first, last = min(one.first or "" for one in group), max(one.last or "" for one in group)
+    whole = sum(one.weight for one in group)
+    return Finding(
+        "throttled-client",
+        f"{len(names)} clients were throttled by a quota at the same time for {whole:,.0f} s in total, {first} to {last}",
+        {
+            "clients": several(names),
+            "principal": the_only(principals),
+            "principals": several(principals),
+            "throttled requests": sum(one.evidence["throttled requests"] for one in group),
+        },
+        "throttle_us > 0",
+        "Look for a change of quotas at that time, above all of the default ones (kafka-configs --entity-default).",
+        first,
+        last,
+        whole,
+        {"Produce", "Fetch"},
+        impact=f"{whole:,.0f} s of waiting",
+    )
+
+
+def _throttled(tables: Tables) -> Iterator[Finding]:
     shares = throttled_shares(tables["throttled_connection"])
     whole_us = _spent_us(tables["tick"])
     minutes = _by_client(tables["throttled_minute"], ("Produce", "Fetch", *{row["api"] for row in tables["throttled_minute"]}))

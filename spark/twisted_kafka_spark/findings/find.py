@@ -12,16 +12,20 @@ from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
+from twisted_kafka_spark.findings.general.control import restless_clusters
 from twisted_kafka_spark.findings.general.rhythm import lost_rhythms
 from twisted_kafka_spark.findings.general.unlike import costly, unlike_themselves
+from twisted_kafka_spark.findings.partial.late import late_readers
 from twisted_kafka_spark.findings.partial.partitions import unwritten_partitions
 from twisted_kafka_spark.findings.partial.routes import unreached_brokers
+from twisted_kafka_spark.findings.partial.together import silent_together
 from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_batches, unusual_traffic
 from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
 from twisted_kafka_spark.findings.shares import share_groups
 from twisted_kafka_spark.findings.steady import leaked_connections, repeated_rebalances
 from twisted_kafka_spark.findings.steps import lasting_steps, weaker_acks, without_parts
 from twisted_kafka_spark.findings.strangers import (
+    copied_clients,
     many_names,
     mixed_groups,
     new_topics,
@@ -39,6 +43,7 @@ NAMES: tuple[str, ...] = (
     "error-burst",
     "absent-broker",
     "fewer-leaders",
+    "restless-cluster",
     *(slow.finding for slow in SLOW_PHASES),
     "hanging-transaction",
     "stuck-transaction",
@@ -61,6 +66,7 @@ NAMES: tuple[str, ...] = (
     "cluster-change",
     "changed-client",
     "unread-topic",
+    "late-reader",
     "unusual-hours",
     "new-principal",
     "new-reader",
@@ -100,6 +106,7 @@ CHANGES = (
     broad_readers,
     strange_programs,
     strange_addresses,
+    copied_clients,
     mixed_groups,
     offsets_set,
     many_names,
@@ -124,7 +131,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
 
     Traffic that one of the findings `over_all` explains is left out.
     """
-    found = [*failing_requests(tables), *slow_phases(tables), *absent_brokers(tables)]
+    found = [*failing_requests(tables), *slow_phases(tables), *absent_brokers(tables), *restless_clusters(tables)]
     found += silent_clients(tables, [*found, *over_all])
     for detector in MINUTE_DETECTORS:
         found += detector(tables)
@@ -132,6 +139,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += smaller_batches(tables, over_all)
     found += unusual_traffic(tables, [*found, *over_all])
     found += unreached_brokers(tables, [*found, *over_all])
+    found += [*silent_together(tables, found), *late_readers(tables, found)]
     found += [*busier_clients(tables, [*found, *over_all]), *unread_topics(tables, found), *weaker_acks(tables)]
     steps = list(lasting_steps(tables, [*found, *over_all]))
     found = [*without_parts(found, steps), *steps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ _SHORT_US = 600_000_000
 """A client id that is there for so long at most is not that of a process."""
 _MOSTLY = 0.9
 """The share of the requests with an account from which one without is strange."""
+_OF_LIBRARIES = re.compile(
+    r"(rdkafka|sarama|kgo|franz-go|kafka-python|kafkajs|(console-)?(consumer|producer)|admin-?client)\b", re.IGNORECASE
+)
+"""Client ids that libraries and tools have if nobody gives them one."""
 _ANONYMOUS = "User:ANONYMOUS"
 _COMMITS = ("OffsetCommit",)
 
@@ -175,6 +180,64 @@ def _strange(tables: Tables, row: Row, addresses: list[str], libraries: list[str
         from_us(row["first_us"]),
         from_us(row["last_us"]),
         float(row["requests"]),
+    )
+
+
+def copied_clients(tables: Tables) -> Iterator[Finding]:
+    """Find accounts that come with the client id of another account's program, from another network, while that goes on.
+
+    It is a copy of the program with its settings: a staging environment with production's addresses, or somebody who imitates it.
+    """
+    by_client: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in tables["software_of"]:
+        if row["client_id"] and row["principal"] not in (None, _ANONYMOUS) and row["first_us"]:
+            by_client[row["client_id"]][row["principal"]].append(row)
+    begin = min((row["first_us"] for each in by_client.values() for rows in each.values() for row in rows), default=0)
+    networks: dict[Any, set[str | None]] = defaultdict(set)
+    for row in tables["address"]:
+        networks[row["principal"]].add(_network(row["note"]))
+    for client_id, accounts in sorted(by_client.items()):
+        if len(accounts) < 2 or _OF_LIBRARIES.match(client_id):
+            continue
+        ends = {who: (min(row["first_us"] for row in rows), max(row["last_us"] for row in rows)) for who, rows in accounts.items()}
+        newest = max(ends, key=lambda who: (ends[who][0], who))
+        others = [who for who in accounts if who != newest]
+        requests = sum(row["requests"] for row in accounts[newest])
+        is_new = ends[newest][0] >= begin + limits.ACCOUNT_KNOWN_US and requests >= limits.CHANGED_REQUESTS
+        goes_on = any(ends[who][1] >= ends[newest][0] + limits.ACCOUNT_KNOWN_US / 4 for who in others)
+        known = set().union(*(networks[who] for who in others))
+        if is_new and goes_on and networks[newest] and not networks[newest] & known:
+            yield _copied(tables, client_id, newest, others, ends[newest])
+
+
+def _copied(tables: Tables, client_id: str, principal: str, others: list[str], ends: tuple[int, int]) -> Finding:
+    mine = [row for row in tables["lineage"] if (row["client_id"], row["principal"]) == (client_id, principal) and row["topic"]]
+    topics, does = sorted({row["topic"] for row in mine}), sorted({_does(row) for row in mine})
+    addresses = sorted({str(row["note"]) for row in tables["address"] if row["principal"] == principal and row["note"]})
+    requests = sum(
+        row["requests"] for row in tables["software_of"] if (row["client_id"], row["principal"]) == (client_id, principal)
+    )
+    return Finding(
+        "strange-program",
+        f"{principal} uses the client id {client_id} of {' and '.join(sorted(others)[:2])} from another network, "
+        f"{from_us(ends[0])} to {from_us(ends[1])}",
+        {
+            "principal": principal,
+            "client_id": client_id,
+            "address": the_only(addresses),
+            "addresses": several(addresses),
+            "other accounts": ", ".join(sorted(others)[:3]),
+            "does": ", ".join(does) or None,
+            "topic": the_only(topics),
+            "topics": several(topics),
+            "requests": requests,
+        },
+        equal(principal=principal, client_id=client_id),
+        "Find out whether another environment, such as staging, has this cluster's addresses; its records are among the real ones.",
+        from_us(ends[0]),
+        from_us(ends[1]),
+        float(requests),
+        impact=f"{requests:,} requests",
     )
 
 

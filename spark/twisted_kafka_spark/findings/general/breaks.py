@@ -106,8 +106,8 @@ class _Blocks:
         wanted = self._wanted()
         if len(values) < _LEAST_BLOCKS + _STANDARD_BLOCKS or np.ptp(values) < wanted:
             return None
-        is_mean = self._series.measure.is_mean
-        first, last = _most_apart(values, _LEAST_BLOCKS if is_mean else 1)
+        measure = self._series.measure
+        first, last = _most_apart(values, _LEAST_BLOCKS if measure.is_mean else 1, measure.may_begin)
         marks = np.zeros(len(values), np.bool_)
         marks[first : last + 1] = True
         return (int(places[first]), int(places[last])) if _is_clear(values, marks, wanted * (1 if last > first else 2)) else None
@@ -167,16 +167,20 @@ def _is_abrupt(values: Values, part: tuple[int, int], change: float) -> bool:
     return max(step(part[0]), step(part[1] + 1)) >= _ABRUPT * abs(change)
 
 
-def _most_apart(values: Values, least: int) -> tuple[int, int]:
-    """Return the first and the last place of the part whose mean differs most; the part does not begin with the series."""
+def _most_apart(values: Values, least: int, may_begin: bool) -> tuple[int, int]:
+    """Return the first and the last place of the part whose mean differs most.
+
+    The part does not begin with the series, unless it `may_begin` so; it has more then, not less.
+    """
     count = len(values)
     sums = np.concatenate(([0.0], np.cumsum(values)))
     begins, stops = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
     sizes = stops - begins
-    is_part = (sizes >= least) & (count - sizes >= _STANDARD_BLOCKS) & (begins >= _LEAST_BLOCKS)
+    is_part = (sizes >= least) & (count - sizes >= _STANDARD_BLOCKS) & (may_begin | (begins >= _LEAST_BLOCKS))
     within = sums[None, :] - sums[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        apart = np.abs(within / sizes - (sums[-1] - within) / (count - sizes)) * np.sqrt(sizes * (count - sizes) / count)
+        apart = (within / sizes - (sums[-1] - within) / (count - sizes)) * np.sqrt(sizes * (count - sizes) / count)
+    apart = apart if may_begin else np.abs(apart)
     apart[~is_part] = -1.0
     best = int(np.argmax(apart))
     return best // (count + 1), best % (count + 1) - 1

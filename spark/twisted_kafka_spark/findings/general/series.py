@@ -41,6 +41,8 @@ class Measure(NamedTuple):
     floor: float
     """A change to less than this, or of less, does not matter: in the measure's unit for one interval or request."""
     is_share: bool = False
+    may_begin: bool = False
+    """Whether it may be unlike itself since before the period: only more of it matters, and the time of day changes it little."""
 
 
 RATE = Measure(
@@ -77,14 +79,27 @@ _ANSWER = Measure(
     "got {factor} times smaller {api} responses",
     3000,
 )
-_FAILED = Measure("failed", "failed", True, "share", "had {share} of its {api} requests fail", "", 0.08, is_share=True)
+_FAILED = Measure(
+    "failed", "failed", True, "share", "had {share} of its {api} requests fail", "", 0.08, is_share=True, may_begin=True
+)
 _EMPTY = Measure("empty", "empty", True, "share", "got nothing from {share} of its {api} requests", "", 0.4, is_share=True)
-_ABORTED = Measure("aborted", "aborted", True, "share", "aborted {share} of its transactions", "", 0.3, is_share=True)
+_ABORTED = Measure(
+    "aborted", "aborted", True, "share", "aborted {share} of its transactions", "", 0.3, is_share=True, may_begin=True
+)
 _IDLE = Measure(
     "idle", "requests", True, "share", "sent its {api} requests in bursts, nothing for {share} of the time", "", 0.25, is_share=True
 )
 _PHASES = tuple(
-    Measure(f"{name} time", column, True, "ms", f"waited {{factor}} times as long {where} with its {{api}} requests", "", 15_000)
+    Measure(
+        f"{name} time",
+        column,
+        True,
+        "ms",
+        f"waited {{factor}} times as long {where} with its {{api}} requests",
+        "",
+        15_000,
+        may_begin=True,
+    )
     for name, column, where in (
         ("local", "local_us", "in the broker"),
         ("remote", "remote_us", "for other replicas"),
@@ -92,8 +107,19 @@ _PHASES = tuple(
         ("throttle", "throttle_us", "for a quota"),
     )
 )
+_LONG_WAIT = Measure(
+    "remote time",
+    "remote_us",
+    True,
+    "ms",
+    "waited {factor} times as long for records with its {api} requests",
+    "",
+    1_000_000,
+    may_begin=True,
+)
+"""What a fetch waits, if that is longer than fetch.max.wait.ms usually is: records come from a store that is slow."""
 _QUEUES = tuple(
-    Measure(f"{name} time", column, True, "ms", f"took {{factor}} times as long {where}", "", 5_000)
+    Measure(f"{name} time", column, True, "ms", f"took {{factor}} times as long {where}", "", 5_000, may_begin=True)
     for name, column, where in (
         ("local", "local_us", "in the broker"),
         ("request queue", "request_queue_us", "until a handler was free"),
@@ -163,7 +189,7 @@ def measures_of(api: str) -> tuple[Measure, ...]:
         case "Produce":
             return RATE, _SIZE, _RECORDS, _FAILED, *phases
         case "Fetch":
-            return RATE, _READ, _EMPTY, _FAILED, *phases
+            return RATE, _READ, _EMPTY, _FAILED, _LONG_WAIT, *phases
         case "EndTxn":
             return RATE, _ABORTED, _FAILED, *phases
         case _ if api in OF_EACH_START:
