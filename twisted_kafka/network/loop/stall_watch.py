@@ -24,13 +24,17 @@ CHECK_S = 0.000_5
 PUT_OFF_S = 0.002
 """The watch's thread checks when no network thread has for so long: more than a round of requests takes."""
 
-COMPUTING_CHECK_NS: Final = 2_500_000 if HAS_INTERPRETER_LOCK else 0
-"""Time between two checks while the process computes. So a request that computes is stalled after 2.5 to 5 ms."""
+COMPUTING_CHECK_S: Final = 0.002_5 if HAS_INTERPRETER_LOCK else 0.0
+"""Time between two checks while the process computes. So a request that computes is stalled after 2.5 to 5 ms.
+
+The watch's thread sleeps as long: whenever it wakes, it takes the interpreter lock from a request that writes at that moment.
+"""
 
 COMPUTING_SHARE: Final = 2
 """The process computes if it has used a processor for at least 1/COMPUTING_SHARE of the time."""
 
 _CHECK_NS = int(CHECK_S * 1e9)
+_COMPUTING_CHECK_NS = int(COMPUTING_CHECK_S * 1e9)
 _STOP_S = 5.0
 
 
@@ -100,20 +104,21 @@ class StallWatch:
         # In this order: a thread that is about to handle a request is either seen here, or starts the timer itself.
         self._checked_ns = 0
         with self._lock:
-            is_active = True  # also if the check fails: nobody else might look
+            delay_s = CHECK_S  # also if the check fails: nobody else might look
             try:
-                is_active = self._check()
+                delay_s = self._check()
             finally:
-                if is_active:
-                    self._timer.start(CHECK_S)
+                if delay_s:
+                    self._timer.start(delay_s)
 
-    def _check(self) -> bool:
+    def _check(self) -> float:
+        """Check the channels unless the check is put off; return the time until the next one, 0 if there is nothing to look for."""
         if self._is_put_off():
-            return True
+            return COMPUTING_CHECK_S
         is_active = False
         for channel in self._channels:
             is_active |= channel.check_stalls()
-        return is_active
+        return CHECK_S if is_active else 0.0
 
     def _is_put_off(self) -> bool:
         """Whether the process computes, and the last check was not long ago."""
@@ -121,7 +126,7 @@ class StallWatch:
         looked_ns, used_before_ns = self._looked
         self._looked = now_ns, used_ns
         is_computing = (used_ns - used_before_ns) * COMPUTING_SHARE > now_ns - looked_ns
-        if is_computing and now_ns - self._passed_ns < COMPUTING_CHECK_NS:
+        if is_computing and now_ns - self._passed_ns < _COMPUTING_CHECK_NS:
             return True
         self._passed_ns = now_ns
         return False
