@@ -7,7 +7,7 @@ import pytest
 
 from tests.log.log_managers import ONE, Broker
 from tests.support.logs import append, batch, contents, data_of, fill
-from twisted_kafka.log.directories import preferred_directories
+from twisted_kafka.log.directories import log_directories
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
@@ -30,7 +30,7 @@ def test_a_preferred_directory_gets_the_next_log(broker: Broker) -> None:
 
 
 def test_only_so_many_preferred_directories_are_remembered(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preferred_directories, "MAX_PREFERRED_DIRECTORIES", 2)
+    monkeypatch.setattr(log_directories, "MAX_PREFERRED_DIRECTORIES", 2)
     manager = broker.start(("a", "b"))
     second = manager.directories[1]
     partitions = [TopicPartition("t", number) for number in range(4)]

@@ -589,7 +589,7 @@ def test_a_source_that_fails_in_the_last_moment_does_not_keep_the_replica(h: Mov
 
 
 def test_wishes_are_bounded(h: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twisted_kafka.log.directories.preferred_directories.MAX_PREFERRED_DIRECTORIES", 3)
+    monkeypatch.setattr("twisted_kafka.log.directories.log_directories.MAX_PREFERRED_DIRECTORIES", 3)
     for partition in range(4):
         h.alter(str(h.path / "b"), TopicPartition(TOPIC, partition))
     assert h.lead(partition=3).log.parent == h.path / "b"

@@ -1,9 +1,10 @@
-"""ReadLimits: a consistent view of where a log begins and ends for each kind of reader."""
+"""ReadLimits: a consistent view of where a log begins and ends for each kind of reader, and for retention."""
 
 from collections.abc import Callable, Container
 from functools import partial
 from typing import NamedTuple, cast
 
+from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment.log_segments import LogSegments
 
@@ -59,3 +60,24 @@ def with_segments(limits: ReadLimits, segments: LogSegments, replaced: Container
     if unstable is not None and unstable.segment_base_offset in replaced:
         unstable = LogOffsetMetadata(unstable.message_offset)
     return make_limits(end, mark, start, segments, unstable)
+
+
+def exceeds_retention(limits: ReadLimits, config: LogConfig, now_ms: int) -> bool:
+    """Return whether the oldest segment exceeds ``retention.ms`` or ``retention.bytes``, or is below the log start offset.
+
+    The retention applies only if cleanup.policy includes delete. Records above the high watermark are kept.
+    """
+    segments = limits.segments
+    oldest = segments.first
+    following = segments.after(oldest)
+    is_last = following is None
+    end = limits.log_end.message_offset if following is None else following.base_offset
+    if end > limits.high_watermark.message_offset or (is_last and not oldest.size_bytes):
+        return False
+    if not is_last and end <= limits.log_start_offset:
+        return True
+    if "delete" not in config.cleanup_policy:
+        return False
+    if 0 <= config.retention_bytes <= segments.size_bytes - oldest.size_bytes:
+        return True
+    return config.retention_ms >= 0 and oldest.largest_timestamp_ms() < now_ms - config.retention_ms

@@ -29,7 +29,7 @@ from twisted_kafka.log.producer_state.producer_state_manager import (
     ProducerEntry,
     VerificationGuard,
 )
-from twisted_kafka.log.read_limits import ReadLimits, make_limits, read_limits_of, with_segments
+from twisted_kafka.log.read_limits import ReadLimits, exceeds_retention, make_limits, read_limits_of, with_segments
 from twisted_kafka.log.results import (
     UNKNOWN_POSITION,
     AbortedTransaction,
@@ -42,12 +42,16 @@ from twisted_kafka.log.results import (
     info_of_batch,
     log_offset_metadata_of,
 )
-from twisted_kafka.log.retention import exceeds_retention
 from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
-from twisted_kafka.log.validation.follower_append import check_replicated
-from twisted_kafka.log.validation.log_validator import AppendOrigin, BatchInfo, ValidationContext, validate_and_assign_offsets
+from twisted_kafka.log.validation.log_validator import (
+    AppendOrigin,
+    BatchInfo,
+    ValidationContext,
+    check_replicated,
+    validate_and_assign_offsets,
+)
 from twisted_kafka.log.validation.usual_batch import usual_header
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,

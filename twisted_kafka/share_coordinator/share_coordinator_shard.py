@@ -5,7 +5,7 @@ partition's lock held. Two epochs fence: the state epoch is the group coordinato
 partition again; the leader epoch is that of the partition's leader, who reads the state before it writes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -16,7 +16,6 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.share.record_state import RecordState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
 from twisted_kafka.share_coordinator.environment import ShareEnvironment
-from twisted_kafka.share_coordinator.share_offsets import NeededOffsets
 from twisted_kafka.share_coordinator.share_state import (
     NO_START_OFFSET,
     SHARE_RECORD_KINDS,
@@ -328,3 +327,32 @@ def _outcome(error: ErrorCode) -> Failure:
 
 def _ignore(error: ErrorCode) -> None:
     """The next round writes what this one could not."""
+
+
+class NeededOffsets:
+    """The offset of each share partition's last snapshot, in the order of the offsets (Kafka: ShareCoordinatorOffsetsManager).
+
+    A snapshot replaces the older records of its share partition. So the records before the first of these offsets may be deleted.
+    """
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, int] = {}
+
+    def snapshot_written(self, key: str, offset: int) -> None:
+        """Take note of a key's snapshot: the last in the log, so the key moves to the end."""
+        self._offsets.pop(key, None)
+        self._offsets[key] = offset
+
+    def removed(self, key: str) -> None:
+        """Forget a key: nothing of it is needed."""
+        self._offsets.pop(key, None)
+
+    def first(self, end_offset: int) -> int:
+        """Return the first offset that is needed; ``end_offset`` without share partitions."""
+        return next(iter(self._offsets.values()), end_offset)
+
+    def oldest(self) -> Mapping[str, int]:
+        """Return the snapshots' offsets by key, the oldest first."""
+        return self._offsets

@@ -23,6 +23,8 @@ MIN_CLOSING_THREADS = 8
 LOGS_PER_CLOSING_THREAD = 16
 MIN_LOGS_FOR_SYNCFS = 64
 """With at least this many unflushed logs, the whole file system is synced first, which makes the flushes of single logs fast."""
+MAX_PREFERRED_DIRECTORIES = 10_000
+"""The most partitions with a preferred directory. Above it, the oldest entry is dropped."""
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _log = Logger()
@@ -213,3 +215,27 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
             directory.write_clean_shutdown(broker_epoch)
     except (OSError, KafkaStorageError):
         _log.failure("{path} could not be closed cleanly: the next start will recover its logs", path=str(directory.path))
+
+
+class PreferredDirectories:
+    """The directories that an administrator chose for new logs (AlterReplicaLogDirs). Used under the log manager's lock."""
+
+    def __init__(self) -> None:
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+
+    def add(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Set the directory for the partition's next log; does nothing if its log is there already."""
+        if topic_partition in directory.logs:
+            return
+        self.remove(topic_partition)
+        while len(self._preferred) >= MAX_PREFERRED_DIRECTORIES:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic_partition] = directory
+
+    def get(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """Return the preferred directory, or None."""
+        return self._preferred.get(topic_partition)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Remove the partition's preferred directory."""
+        self._preferred.pop(topic_partition, None)

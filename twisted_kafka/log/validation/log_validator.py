@@ -1,12 +1,14 @@
 """Validates records before an append, and assigns offsets (Kafka: UnifiedLog.analyzeAndValidateRecords and LogValidator).
 
 A batch of format 2 whose codec suits the topic is patched in place. Anything else (formats 0 and 1, another codec, offset
-deltas that are not 0, 1, 2...) is rewritten. Records that a consumer could not parse are always rejected.
+deltas that are not 0, 1, 2...) is rewritten. Records that a consumer could not parse are always rejected. A follower keeps the
+offsets and epochs of its leader's batches (``check_replicated``).
 """
 
 import struct
 from typing import NoReturn
 
+from twisted_kafka.log.batch_headers import BatchHeader, batches_in, crc_matches
 from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation.convert import (
     check_rewritten_count,
@@ -263,3 +265,24 @@ def _rewritten(
     return assemble_batch(
         records, (context.offset, context.leader_epoch, attributes, count - 1, base_timestamp, max_timestamp, *producer, count)
     )
+
+
+def check_replicated(records: Buffer, log_end_offset: int, topic_partition: object) -> list[BatchHeader]:
+    """Return the complete batches in the records that a follower fetched; an incomplete one at the end is left to the next fetch.
+
+    Raises CorruptRecordError for a wrong CRC, and for offsets below the log end or out of order.
+    """
+    view = memoryview(records)
+    headers = []
+    expected = log_end_offset
+    for header in batches_in(view):
+        if not crc_matches(view[header.position : header.position + header.size_bytes]):
+            raise CorruptRecordError(f"{topic_partition}: the batch at offset {header.base_offset} has a wrong CRC")
+        if header.last_offset < header.base_offset or header.base_offset < expected:
+            raise CorruptRecordError(
+                f"{topic_partition}: a batch with offsets {header.base_offset} to {header.last_offset} "
+                f"is out of order: at least {expected} was expected"
+            )
+        expected = header.last_offset + 1
+        headers.append(header)
+    return headers
