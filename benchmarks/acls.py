@@ -21,7 +21,7 @@ from twisted_kafka import Broker
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest
 from twisted_kafka.security.authorizer.acl_authorizer import AclAuthorizer
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from twisted_kafka.security.authorizer.audit_log import AuditLog

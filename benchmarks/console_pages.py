@@ -17,10 +17,14 @@ from urllib.parse import quote, urlsplit
 
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.client.connections.socket_connection import SocketConnection
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 

@@ -40,13 +40,13 @@ from twisted_kafka.console.queries.records.messages import MessagesAsked, messag
 from twisted_kafka.console.queries.topics.topic import topic
 from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.console.queries.transactions import transactions
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from twisted_kafka.timing.clock import SystemClock
 

@@ -17,7 +17,7 @@ from benchmarks.scratch import scratch
 from tests.support.clients.served import ServedBroker, cpu_s
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.talk import Talk
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 
 VERSION = 5
 PARTS = 5

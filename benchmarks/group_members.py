@@ -14,12 +14,12 @@ from typing import Any
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import request_header_version, response_header_version
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
 )
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     FindCoordinatorRequest,
     HeartbeatRequest,
     HeartbeatResponse,

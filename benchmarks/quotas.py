@@ -17,7 +17,7 @@ from benchmarks.scratch import scratch
 from tests.oracle.scenarios_quotas import change
 from tests.support.oracle.talk import Talk
 from twisted_kafka import Broker
-from twisted_kafka.protocol.messages.quotas import OpData
+from twisted_kafka.protocol.messages.administration.quotas import OpData
 
 LARGE = 1e12
 APPLIED_S = 0.5

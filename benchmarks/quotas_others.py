@@ -22,8 +22,8 @@ from tests.oracle.scenarios_quotas import change
 from tests.support.clients.served import BROKER_PYTHON, ServedBroker
 from tests.support.oracle.talk import Talk
 from tests.support.processes import start_tied
-from twisted_kafka.protocol.messages.quotas import OpData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.administration.quotas import OpData
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 
 ROOT = Path(__file__).parents[1]
 HELD = "held"

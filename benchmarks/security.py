@@ -28,9 +28,14 @@ from tests.support.oracle.talk import Talk
 from tests.support.ports import free_port
 from tests.support.security.kerberos_realm import GssapiClient, Realm, running_realm
 from tests.support.security.scram_client import ScramClient
-from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
+from twisted_kafka.protocol.messages.administration.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram import formulas
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS
 

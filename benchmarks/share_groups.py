@@ -29,7 +29,7 @@ from tests.support.clients.served import ServedBroker, cpu_s
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.share_client import RawClient, ShareMember, acquired_of, new_topic, set_group_configs
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.messages.share.share_fetch import ShareFetchResponse
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 

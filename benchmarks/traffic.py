@@ -16,17 +16,21 @@ import crc32c
 from benchmarks.group_members import ClassicMember, Connection, find_coordinator, run
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import request_header_version
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, HeartbeatRequest
-from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest, HeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     InitProducerIdRequest,
 )
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 

@@ -28,14 +28,15 @@ from twisted_kafka.plugins import (
     TopologyDescriptionSubtopology,
 )
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.protocol.messages.streams.streams_groups import (
@@ -45,7 +46,6 @@ from twisted_kafka.protocol.messages.streams.streams_groups import (
     StreamsGroupHeartbeatRequestTopology,
 )
 from twisted_kafka.protocol.messages.streams.streams_topology import StreamsGroupTopologyDescriptionUpdateRequest
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.replication.replica_selector import make_preferred_replicas

@@ -8,15 +8,23 @@ from typing import Any
 from twisted_kafka import Broker
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DescribeAclsRequest
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest, DescribeAclsRequest
+from twisted_kafka.protocol.messages.administration.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.administration.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    EntityData,
+)
+from twisted_kafka.protocol.messages.administration.scram import DescribeUserScramCredentialsRequest, UserName
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
@@ -25,24 +33,16 @@ from twisted_kafka.protocol.messages.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeTransactionsRequest
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntryData,
-    ComponentData,
-    DescribeClientQuotasRequest,
-    EntityData,
-)
-from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest, UserName
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 
 COMMITTED = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=2, committed_offset=0)])]
 PRODUCED = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=each, records=b"") for each in (1, 2)])]

@@ -15,13 +15,13 @@ from twisted_kafka.broker import request_serving
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.acls import DescribeAclsRequest
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.acls import DescribeAclsRequest
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, ListGroupsRequest
 from twisted_kafka.security.authorizer.interfaces import Action, IAuthorizer
 from twisted_kafka.security.authorizer.loading import ACL_AUTHORIZERS
 from twisted_kafka.server.apis.brokers.api_versions import VersionsApis

@@ -18,8 +18,8 @@ from twisted_kafka.client.errors import AuthenticationError, ClientClosedError, 
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import Node as MetadataNode
+from twisted_kafka.protocol.messages.administration.topics import CreateTopicsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.topics import CreateTopicsRequest
 from twisted_kafka.timing.clock import SystemClock
 
 TIMEOUT_S = patient(30)

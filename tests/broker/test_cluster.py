@@ -14,7 +14,7 @@ from tests.support.zookeeper import ZooKeeper, proxied
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import PartitionStateNode
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_512, salted_password
 
 pytestmark = pytest.mark.long

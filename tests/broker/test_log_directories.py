@@ -20,18 +20,18 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.log_dirs import (
+from twisted_kafka.protocol.messages.administration.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
 )
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.system.files import disk
 
 PARTITIONS = 6

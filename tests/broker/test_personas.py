@@ -20,8 +20,8 @@ from twisted_kafka.client import one_request
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsResponse
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 NAMES = ("0.11", "2.8", "3.9", "4.1", "4.2", "4.4")
 

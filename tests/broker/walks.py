@@ -22,21 +22,21 @@ from twisted_kafka.network.loop import stall_watch
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import parse_response_header, request_header_version
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import JoinGroupRequest, JoinGroupRequestProtocol
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
 )
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 

@@ -12,7 +12,7 @@ from twisted_kafka.client.blocking import BlockingNetworkClient
 from twisted_kafka.client.client_settings import ClientSettings
 from twisted_kafka.client.errors import ClientClosedError
 from twisted_kafka.client.network_client import NetworkClient
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 from twisted_kafka.timing.clock import SystemClock
 
 

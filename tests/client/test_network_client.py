@@ -27,7 +27,7 @@ from twisted_kafka.client.node_connection_state import (
 from twisted_kafka.network.state_table import ILLEGAL, IllegalTransitionError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
 
 HEARTBEAT = 12
 

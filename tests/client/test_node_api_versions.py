@@ -8,7 +8,7 @@ from twisted_kafka.client.node_api_versions import NodeApiVersions, parse_respon
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 
 FIRST, LAST = HeartbeatRequest.VERSIONS
 

@@ -14,19 +14,19 @@ from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.ports import free_port
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     EntityData,
     OpData,
 )
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 SEEN_S = 1.0
 """Until a broker has what was changed in ZooKeeper."""

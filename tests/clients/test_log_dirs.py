@@ -21,7 +21,7 @@ from tests.support.budget import patient
 from tests.support.clients.clients import java_tool, read_confluent, send_confluent
 from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
-from twisted_kafka.protocol.messages.log_dirs import (
+from twisted_kafka.protocol.messages.administration.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,

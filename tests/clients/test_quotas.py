@@ -19,8 +19,13 @@ from tests.support.clients.go_programs import go_program
 from tests.support.clients.served import ServedBroker
 from tests.support.ports import free_port
 from tests.support.processes import start_tied
+from twisted_kafka.protocol.messages.administration.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
 from twisted_kafka.tools.compare.talk import Talk
 
 LIMIT = 1_000_000

@@ -34,7 +34,7 @@ from tests.support.security.sasl_wire import Wire
 from tests.support.security.scram_client import SALT
 from tests.support.security.token_endpoint import token_endpoint
 from tests.support.security.tokens import Issuer
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
 
 pytestmark = pytest.mark.clients

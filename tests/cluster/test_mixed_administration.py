@@ -24,7 +24,12 @@ from tests.cluster.cluster import WAIT_S, Cluster, running
 from tests.cluster.replicas import log_bytes
 from tests.cluster.tools import zookeeper_shell
 from tests.support.eventually import eventually
-from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
+from twisted_kafka.protocol.messages.administration.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
 from twisted_kafka.tools.compare.talk import Talk
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.clients, pytest.mark.timeout(600)]

@@ -7,7 +7,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.share_client import RawClient
 from twisted_kafka.protocol.compiler.types import NO_UUID
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from twisted_kafka.protocol.messages.streams.streams_groups import (
     StreamsGroupHeartbeatRequest,

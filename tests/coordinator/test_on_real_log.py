@@ -16,7 +16,7 @@ from twisted_kafka.group_coordinator.requests import Sender, SyncRequest
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition

@@ -15,7 +15,7 @@ from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Offs
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.group_coordinator.results import GroupListing
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition

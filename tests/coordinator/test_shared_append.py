@@ -15,7 +15,7 @@ from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSetting
 from twisted_kafka.group_coordinator.group_records import offset_commit
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.clock import ManualClock

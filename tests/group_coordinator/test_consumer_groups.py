@@ -22,12 +22,12 @@ from twisted_kafka.group_coordinator.state.topic_image import TopicInfo, known_t
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import ErrorCode, UnknownServerError
-from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupTargetAssignmentMetadataKey
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_group_records import ConsumerGroupTargetAssignmentMetadataKey
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
-from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 

@@ -4,7 +4,7 @@ from twisted_kafka.group_coordinator.consumer_lag import ConsumerLag
 from twisted_kafka.group_coordinator.state.group_store import GroupStore
 from twisted_kafka.metrics.prometheus import render
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 

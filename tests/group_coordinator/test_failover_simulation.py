@@ -27,7 +27,11 @@ from twisted_kafka.group_coordinator.requests import LeavingMember, Sender
 from twisted_kafka.group_coordinator.results import JoinResult
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock

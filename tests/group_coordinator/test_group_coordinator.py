@@ -31,7 +31,7 @@ from twisted_kafka.protocol.errors import (
     InvalidRegularExpressionError,
     NotCoordinatorError,
 )
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseTopicPartitions,
     ConsumerGroupHeartbeatRequest,
@@ -39,7 +39,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     DescribedGroup,
     Member,
 )
-from twisted_kafka.protocol.messages.coordinator_records import (
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

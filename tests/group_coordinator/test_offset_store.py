@@ -4,7 +4,7 @@ import pytest
 from typing_extensions import override
 
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)

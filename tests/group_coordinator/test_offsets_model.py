@@ -19,7 +19,7 @@ from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Offs
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.group_coordinator.shared.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 GROUPS = ("g", "h")

@@ -23,8 +23,8 @@ from twisted_kafka.protocol.errors import (
     UnknownMemberIdError,
     UnknownServerError,
 )
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

@@ -23,7 +23,7 @@ from twisted_kafka.protocol.errors import (
     UnknownServerError,
     UnreleasedInstanceIdError,
 )
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.streams.streams_groups import Endpoint, KeyValue, TaskOffset
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

@@ -15,7 +15,7 @@ from twisted_kafka.group_coordinator.subscription import (
     subscribed_topics,
     version_of,
 )
-from twisted_kafka.protocol.messages.consumer_protocol import (
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )

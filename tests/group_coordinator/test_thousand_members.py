@@ -13,7 +13,7 @@ import pytest
 from tests.support.budget import first_of
 from tests.support.coordinator_fakes import Bench, join
 from twisted_kafka.group_coordinator.requests import Client, Sender, SyncRequest
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )

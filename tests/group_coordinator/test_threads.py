@@ -10,7 +10,7 @@ from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("t", 0)

@@ -28,7 +28,7 @@ from twisted_kafka.protocol.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.streams.streams_topology import StreamsGroupTopologyDescriptionUpdateRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

@@ -14,7 +14,7 @@ from tests.support.clients.served import ServedBroker
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 
 PRIVILEGED = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN})
 SASL = (

@@ -13,8 +13,7 @@ from tests.support.ports import free_port
 from tests.support.security.sasl_wire import Wire
 from tests.support.security.scram_client import ScramClient
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from twisted_kafka.protocol.messages.tokens import (
+from twisted_kafka.protocol.messages.administration.tokens import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     DescribeDelegationTokenOwner,
@@ -22,6 +21,7 @@ from twisted_kafka.protocol.messages.tokens import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_512
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

@@ -16,7 +16,7 @@ from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.oracle.compared import running
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DescribeGroupsRequest,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -24,7 +24,7 @@ from twisted_kafka.protocol.messages.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from twisted_kafka.tools.compare.preparation import SETTINGS
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import commit
 from twisted_kafka.tools.compare.scenarios.coordinators.members import beating, described, joining, syncing

@@ -14,9 +14,9 @@ from twisted_kafka.broker.personas import persona_of
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
 from twisted_kafka.metadata.features import SUPPORTED
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 PROGRAM = Path(__file__).parent / "java" / "ApiTable.java"
 TIMEOUT_S = patient(30)

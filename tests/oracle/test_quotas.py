@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.clients.served import ServedBroker
 from tests.support.oracle.apache_kafka import ApacheKafka
+from twisted_kafka.protocol.messages.administration.quotas import OpData
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
-from twisted_kafka.protocol.messages.quotas import OpData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.compare.data_requests import START_MS, produce

@@ -15,10 +15,10 @@ from tests.support.ports import free_port
 from tests.support.security.sasl_wire import Wire
 from tests.support.security.scram_client import SALT, ScramClient
 from tests.support.security.tokens import message, unsecured
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.scram.formulas import SCRAM_MECHANISMS, salted_password
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

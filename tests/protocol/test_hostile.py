@@ -12,13 +12,13 @@ from tests.support.budget import share_of
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.protocol.compiler.codec import MalformedMessageError, Message, TooManyElementsError
 from twisted_kafka.protocol.compiler.wire import varint_bytes
-from twisted_kafka.protocol.messages.acls import DescribeAclsResponse
+from twisted_kafka.protocol.messages.administration.acls import DescribeAclsResponse
+from twisted_kafka.protocol.messages.administration.quotas import AlterClientQuotasRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatePartitionsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest
-from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest
 
 # Python objects are large. The worst element of all messages has four bytes on the wire (three empty arrays and no tags) and takes
 # 288 bytes; lists grow by an eighth more than they need.

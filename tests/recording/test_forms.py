@@ -10,16 +10,16 @@ import pytest
 from tests.support.cases import case
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     AlterConfigsRequest,
     AlterConfigsRequestAlterableConfig,
     AlterConfigsRequestAlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.protocol.messages.administration.tokens import CreateDelegationTokenResponse
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
-from twisted_kafka.protocol.messages.tokens import CreateDelegationTokenResponse
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression

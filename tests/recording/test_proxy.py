@@ -18,7 +18,7 @@ from tests.support.shop import run_the_shop
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.messages.sasl import SaslHandshakeRequest

@@ -6,6 +6,21 @@ import pytest
 
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.administration.log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
+from twisted_kafka.protocol.messages.administration.partitions import ElectLeadersResponse
+from twisted_kafka.protocol.messages.administration.scram import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from twisted_kafka.protocol.messages.coordinators.groups import Coordinator, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.coordinators.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from twisted_kafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -14,20 +29,8 @@ from twisted_kafka.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorResponse
-from twisted_kafka.protocol.messages.log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from twisted_kafka.protocol.messages.metadata import MetadataResponse
-from twisted_kafka.protocol.messages.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
-from twisted_kafka.protocol.messages.partitions import ElectLeadersResponse
 from twisted_kafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsResponse, DescribeUserScramCredentialsResult
 from twisted_kafka.server.error_counts import note_errors
 from twisted_kafka.server.error_responses import error_response
 

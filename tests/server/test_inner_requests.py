@@ -7,7 +7,7 @@ import pytest
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.groups import ListGroupsResponse
+from twisted_kafka.protocol.messages.coordinators.groups import ListGroupsResponse
 from twisted_kafka.server.inner_requests import InnerConnection, InnerRequests, Serving, is_handed_over
 from twisted_kafka.timing.clock import ManualClock
 

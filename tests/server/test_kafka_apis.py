@@ -15,9 +15,9 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetCommitRequest, OffsetCommitResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.server.apis.brokers.api_versions import VersionsApis

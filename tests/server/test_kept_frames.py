@@ -8,7 +8,7 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.wire import varint_bytes
 from twisted_kafka.protocol.headers import encode_request_header
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.server.dispatch import ApiRegistry, Result, api
 from twisted_kafka.server.kept_frames import KEPT_FRAMES_BYTES
 from twisted_kafka.timing.clock import ManualClock

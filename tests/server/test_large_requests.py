@@ -14,7 +14,7 @@ from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,

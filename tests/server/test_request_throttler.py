@@ -14,11 +14,11 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey, find_message, message_names, response_class
 from twisted_kafka.protocol.errors import GroupAuthorizationError
 from twisted_kafka.protocol.headers import encode_request_header
+from twisted_kafka.protocol.messages.administration.topics import CreateTopicsRequest, CreateTopicsResponse
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataRequest, UpdateMetadataResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
-from twisted_kafka.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.server.dispatch import (
     CLOSE_CONNECTION,

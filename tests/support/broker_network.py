@@ -14,18 +14,18 @@ from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.api import ApiKey, request_class
 from twisted_kafka.protocol.compiler.codec import Message
+from twisted_kafka.protocol.messages.coordinators.transactions import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
-)
-from twisted_kafka.protocol.messages.transactions import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersResponse,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

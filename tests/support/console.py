@@ -9,16 +9,19 @@ from twisted_kafka.console.cluster.producer import ALL, Producer
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+)
+from twisted_kafka.protocol.messages.coordinators.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.records.compression import Compression
 
 ADDRESS = "127.0.0.1"

@@ -8,13 +8,19 @@ from tests.support.budget import patient
 from tests.support.eventually import eventually
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import NO_UUID
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.administration.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from twisted_kafka.protocol.messages.share import share_state as wire
 from twisted_kafka.protocol.messages.share.share_fetch import (
@@ -28,12 +34,6 @@ from twisted_kafka.protocol.messages.share.share_fetch import (
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
-)
-from twisted_kafka.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from twisted_kafka.share.share_partition_key import coordinator_key
 

@@ -14,21 +14,11 @@ from twisted_kafka.log.batch_headers import BatchHeader
 from twisted_kafka.log.producer_state.producer_state_manager import read_marker
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
-from twisted_kafka.protocol.messages.inter_broker import (
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
-from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
-from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeTransactionsRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -38,6 +28,16 @@ from twisted_kafka.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.inter_broker import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord

@@ -10,15 +10,15 @@ import pytest
 
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     DescribeClientQuotasRequest,
     EntityData,
     OpData,
 )
-from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest
+from twisted_kafka.protocol.messages.administration.scram import DescribeUserScramCredentialsRequest
 from twisted_kafka.testing import Broker
 from twisted_kafka.testing.snapshot import SnapshotError
 

@@ -13,7 +13,7 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
+from twisted_kafka.protocol.messages.coordinators.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from twisted_kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,

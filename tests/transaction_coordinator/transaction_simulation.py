@@ -32,7 +32,7 @@ from twisted_kafka.log.producer_state.producer_state_manager import (
 )
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.errors import ErrorCode, InvalidProducerEpochError, KafkaError
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

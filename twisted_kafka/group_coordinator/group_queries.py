@@ -14,7 +14,7 @@ from twisted_kafka.group_coordinator.state.share.share_group import ShareGroupMe
 from twisted_kafka.group_coordinator.streams.descriptions import described
 from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import ErrorCode, GroupIdNotFoundError
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseTopicPartitions,
     DescribedGroup,

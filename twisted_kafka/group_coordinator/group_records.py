@@ -4,7 +4,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.protocol.compiler.schema import maker
-from twisted_kafka.protocol.messages.coordinator_records import (
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,

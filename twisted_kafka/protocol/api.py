@@ -142,25 +142,25 @@ _APIS = {
     "list_offsets": "ListOffsets DeleteRecords OffsetForLeaderEpoch",
     "metadata": "Metadata DescribeTopicPartitions",
     "inter_broker": "LeaderAndIsr StopReplica UpdateMetadata ControlledShutdown",
-    "offsets": "OffsetCommit OffsetFetch OffsetDelete",
-    "groups": "FindCoordinator JoinGroup Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups DeleteGroups",
+    "coordinators.offsets": "OffsetCommit OffsetFetch OffsetDelete",
+    "coordinators.groups": "FindCoordinator JoinGroup Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups DeleteGroups",
     "sasl": "SaslHandshake SaslAuthenticate",
     "api_versions": "ApiVersions",
-    "topics": "CreateTopics DeleteTopics CreatePartitions",
-    "transactions": "InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn WriteTxnMarkers TxnOffsetCommit",
-    "acls": "DescribeAcls CreateAcls DeleteAcls",
-    "configs": "DescribeConfigs AlterConfigs IncrementalAlterConfigs ListConfigResources",
-    "log_dirs": "AlterReplicaLogDirs DescribeLogDirs AssignReplicasToDirs",
-    "tokens": "CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken",
-    "partitions": "ElectLeaders AlterPartitionReassignments ListPartitionReassignments",
-    "quotas": "DescribeClientQuotas AlterClientQuotas",
-    "scram": "DescribeUserScramCredentials AlterUserScramCredentials",
+    "administration.topics": "CreateTopics DeleteTopics CreatePartitions",
+    "coordinators.transactions": "InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn WriteTxnMarkers TxnOffsetCommit",
+    "administration.acls": "DescribeAcls CreateAcls DeleteAcls",
+    "administration.configs": "DescribeConfigs AlterConfigs IncrementalAlterConfigs ListConfigResources",
+    "administration.log_dirs": "AlterReplicaLogDirs DescribeLogDirs AssignReplicasToDirs",
+    "administration.tokens": "CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken",
+    "administration.partitions": "ElectLeaders AlterPartitionReassignments ListPartitionReassignments",
+    "administration.quotas": "DescribeClientQuotas AlterClientQuotas",
+    "administration.scram": "DescribeUserScramCredentials AlterUserScramCredentials",
     "kraft.raft": "Vote BeginQuorumEpoch EndQuorumEpoch DescribeQuorum FetchSnapshot",
     "controller": "AlterPartition Envelope AllocateProducerIds",
     "cluster": "UpdateFeatures DescribeCluster BrokerRegistration BrokerHeartbeat UnregisterBroker "
     "ControllerRegistration UnregisterController",
-    "transaction_admin": "DescribeProducers DescribeTransactions ListTransactions",
-    "consumer_groups": "ConsumerGroupHeartbeat ConsumerGroupDescribe",
+    "coordinators.transaction_admin": "DescribeProducers DescribeTransactions ListTransactions",
+    "coordinators.consumer_groups": "ConsumerGroupHeartbeat ConsumerGroupDescribe",
     "telemetry": "GetTelemetrySubscriptions PushTelemetry",
     "share.share_groups": "ShareGroupHeartbeat ShareGroupDescribe",
     "share.share_fetch": "ShareFetch ShareAcknowledge",
@@ -175,11 +175,11 @@ _APIS = {
 # The same for messages that do not belong to an API.
 _OTHERS = {
     "headers": "RequestHeader ResponseHeader",
-    "consumer_protocol": "ConsumerProtocolSubscription ConsumerProtocolAssignment",
+    "coordinators.consumer_protocol": "ConsumerProtocolSubscription ConsumerProtocolAssignment",
     "log_data": "DefaultPrincipalData ProducerSnapshot AbortedTxn QuorumStateData",
-    "coordinator_records": "GroupMetadataKey GroupMetadataValue LegacyOffsetCommitKey LegacyOffsetCommitValue "
+    "coordinators.coordinator_records": "GroupMetadataKey GroupMetadataValue LegacyOffsetCommitKey LegacyOffsetCommitValue "
     "OffsetCommitKey OffsetCommitValue TransactionLogKey TransactionLogValue",
-    "consumer_group_records": "ConsumerGroupCurrentMemberAssignmentKey ConsumerGroupCurrentMemberAssignmentValue "
+    "coordinators.consumer_group_records": "ConsumerGroupCurrentMemberAssignmentKey ConsumerGroupCurrentMemberAssignmentValue "
     "ConsumerGroupMemberMetadataKey ConsumerGroupMemberMetadataValue ConsumerGroupMetadataKey "
     "ConsumerGroupMetadataValue ConsumerGroupPartitionMetadataKey "
     "ConsumerGroupPartitionMetadataValue ConsumerGroupRegularExpressionKey "

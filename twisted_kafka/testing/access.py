@@ -3,8 +3,8 @@
 import difflib
 from typing import Final
 
-from twisted_kafka.protocol.messages.acls import AclCreation
-from twisted_kafka.protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from twisted_kafka.protocol.messages.administration.acls import AclCreation
+from twisted_kafka.protocol.messages.administration.scram import ScramCredentialDeletion, ScramCredentialUpsertion
 from twisted_kafka.security.authorizer.acl_types import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,

@@ -27,26 +27,26 @@ from twisted_kafka.config.prefixes import base_key, similar_key
 from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
 from twisted_kafka.metadata.shared import SharedStore, session_of
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from twisted_kafka.protocol.messages.configs import IncrementalAlterConfigsRequest
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.fetch import FetchRequest
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.administration.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from twisted_kafka.protocol.messages.administration.configs import IncrementalAlterConfigsRequest
+from twisted_kafka.protocol.messages.administration.partitions import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
 )
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
-from twisted_kafka.protocol.messages.partitions import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 from twisted_kafka.protocol.messages.produce import ProduceRequest
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest
 from twisted_kafka.protocol.messages.share.share_offsets import DescribeShareGroupOffsetsRequest
 from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupDescribeRequest
-from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.clock import Clock
 from twisted_kafka.testing.fault_rules.faults import Faults, Rule

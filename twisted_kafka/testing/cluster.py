@@ -20,15 +20,15 @@ from twisted_kafka.metadata.shared import new_connect, share, unshare
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
-from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ElectLeadersRequestTopicPartitions,
     ReassignablePartition,
     ReassignableTopic,
 )
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.recording.replay import Replay, Report
 from twisted_kafka.testing.arguments import check_text, check_whole

@@ -11,9 +11,9 @@ from twisted_kafka.console.cluster.reach import NoAnswerError, Reach
 from twisted_kafka.console.queries.findings import NOTE, OK, PROBLEM, WARNING, Finding, of_groups, of_partitions
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from twisted_kafka.protocol.messages.groups import ListGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import ListGroupsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _TIMEOUT_S: Final = 5.0

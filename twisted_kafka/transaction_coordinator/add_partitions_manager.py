@@ -17,7 +17,7 @@ from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.compiler.wire import EncodeError
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError, error_code_of
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,

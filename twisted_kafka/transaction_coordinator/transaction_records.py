@@ -6,7 +6,11 @@ Version 0 is what Kafka 3.9 writes in ZooKeeper mode, version 1 what any Kafka w
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds
-from twisted_kafka.protocol.messages.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.transaction_coordinator.transaction_metadata import NO_PARTITIONS, NO_PRODUCER_ID, TransactionMetadata
 from twisted_kafka.transaction_coordinator.transaction_state import TransactionState

@@ -24,7 +24,7 @@ from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.protocol.headers import encode_response_header, parse_request_header
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.timing.clock import SystemClock
 
 TIMEOUT_S = 30

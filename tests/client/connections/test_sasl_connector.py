@@ -16,7 +16,7 @@ from twisted_kafka.client.connections.sasl_exchange import ISaslClient
 from twisted_kafka.client.errors import AuthenticationError, ConnectError
 from twisted_kafka.client.network_client import NetworkClient
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse
 from twisted_kafka.security.sasl.clients import OAuthBearerSaslClient, PlainSaslClient, ScramSaslClient
 from twisted_kafka.security.sasl.scram import ScramSaslServer, ScramServerCallbackHandler

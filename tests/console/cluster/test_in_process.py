@@ -20,17 +20,17 @@ from twisted_kafka.console.queries.topics.catalogue import catalogue
 from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.network.requests.kafka_principal import KafkaPrincipal
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
-from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.inter_broker import StopReplicaRequest
-from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     EntityData,
     OpData,
 )
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.inter_broker import StopReplicaRequest
+from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PermissionType, ResourceType
 from twisted_kafka.timing.clock import ManualClock
 

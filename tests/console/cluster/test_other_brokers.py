@@ -21,7 +21,7 @@ from twisted_kafka.console.queries.topics.topic import topic
 from twisted_kafka.console.queries.topics.topics import topics
 from twisted_kafka.console.queries.transactions import transactions
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 from twisted_kafka.timing.clock import SystemClock
 

@@ -19,8 +19,8 @@ from twisted_kafka.metadata.cache import Node
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.groups import ListGroupsRequest, ListGroupsResponse
-from twisted_kafka.protocol.messages.topics import CreateTopicsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreateTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.groups import ListGroupsRequest, ListGroupsResponse
 from twisted_kafka.timing.clock import ManualClock
 
 LEFT_S = 10.0

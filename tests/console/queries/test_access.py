@@ -9,14 +9,14 @@ from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.access import Decision, acls, quotas, users
 from twisted_kafka.console.queries.access import may as decide
 from twisted_kafka.console.queries.paging import Asked
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     EntityData,
     OpData,
 )
-from twisted_kafka.protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from twisted_kafka.protocol.messages.administration.scram import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from twisted_kafka.security.authorizer.acl_types import AclOperation, PatternType, PermissionType, ResourceType
 
 KNOWN = {"super.users": "User:root;User:admin"}

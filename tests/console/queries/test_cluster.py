@@ -13,7 +13,7 @@ from twisted_kafka.console.queries.cluster import cluster
 from twisted_kafka.console.queries.directories import directories
 from twisted_kafka.console.queries.paging import Asked
 from twisted_kafka.console.queries.transactions import hanging, producers, transaction, transactions
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 

@@ -7,7 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.console import session_in
-from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasRequestEntryData, EntityData, OpData
+from twisted_kafka.protocol.messages.administration.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
 from twisted_kafka.testing import Broker
 
 LETTER = {"__dlq.errors.topic": b"payments", "__dlq.errors.message": b"amount is no number", "trace": b"00ff"}

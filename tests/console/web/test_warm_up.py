@@ -11,7 +11,7 @@ from tests.support.fake import Fake
 from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.warm_up import DELAY_S, WarmUp, compiled_messages
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.groups import ListGroupsRequest, ListGroupsResponse
+from twisted_kafka.protocol.messages.coordinators.groups import ListGroupsRequest, ListGroupsResponse
 
 
 class Pool(Fake):

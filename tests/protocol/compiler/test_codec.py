@@ -16,8 +16,9 @@ from tests.support.budget import share_of
 from twisted_kafka.protocol.compiler.codec import EncodeError, MalformedMessageError, Message, decoder_of, source_of
 from twisted_kafka.protocol.compiler.schema import ListOf, StructType
 from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsSynonym
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from twisted_kafka.protocol.messages.configs import DescribeConfigsSynonym
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -27,7 +28,6 @@ from twisted_kafka.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.regions import FileRegion

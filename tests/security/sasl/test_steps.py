@@ -10,7 +10,7 @@ from tests.security.sasl.sasl_stage import ALICE, BOB, DELAY_MS, Client, SaslSta
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 HANDSHAKE, AUTHENTICATE, HEARTBEAT = int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE), int(ApiKey.HEARTBEAT)

@@ -12,8 +12,12 @@ from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrinc
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.types import NO_UUID
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis

@@ -11,7 +11,7 @@ from tests.support.coordinator_fakes import Bench
 from tests.support.expressions import requires_expressions
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from twisted_kafka.security.authorizer.interfaces import Action
 from twisted_kafka.server.apis.administration.config_access import require_config_access

@@ -11,7 +11,7 @@ from tests.support.budget import patient
 from tests.support.clients.clients import described
 from tests.support.clients.served import ServedBroker
 from twisted_kafka.coordinator.coordinator_record import Producer as Identity
-from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeTransactionsRequest
 from twisted_kafka.tools.compare.talk import Talk
 
 TIMEOUT_S = patient(60)

@@ -26,7 +26,7 @@ from tests.support.oracle.authorization_samples import (
     World,
 )
 from tests.support.ports import free_port
-from twisted_kafka.protocol.messages.acls import (
+from twisted_kafka.protocol.messages.administration.acls import (
     AclCreation,
     CreateAclsRequest,
     DeleteAclsFilter,
@@ -34,12 +34,12 @@ from twisted_kafka.protocol.messages.acls import (
     DescribeAclsRequest,
 )
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest
 from twisted_kafka.security.authorizer.acl_types import PatternType, PermissionType
 from twisted_kafka.tools.compare.answers import ErrorText, differences
 from twisted_kafka.tools.compare.data_requests import fill

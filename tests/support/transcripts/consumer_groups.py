@@ -16,11 +16,11 @@ from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import Offs
 from twisted_kafka.group_coordinator.requests import Client, Sender
 from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
-from twisted_kafka.protocol.messages.consumer_protocol import (
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )

@@ -22,7 +22,7 @@ from twisted_kafka.group_coordinator.state.classic_group_member import MemberTer
 from twisted_kafka.group_coordinator.state.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 
 GROUP = "g"

@@ -13,15 +13,19 @@ from tests.support.control_client import ControlClient
 from tests.support.eventually import eventually
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from twisted_kafka.protocol.messages.coordinators.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from twisted_kafka.testing import Broker, Cluster, ControlServer, http_server
 from twisted_kafka.testing.http_server import MAX_BODY_BYTES
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.budget import first_of
 from twisted_kafka.client.one_request import ask
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Rule
 from twisted_kafka.testing.fault_rules.faults import Arrival, Faults

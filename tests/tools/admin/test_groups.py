@@ -7,12 +7,12 @@ from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
 from twisted_kafka.client.connections.addresses import parse_address
 from twisted_kafka.client.connections.socket_connection import SocketConnection
-from twisted_kafka.protocol.messages.consumer_protocol import (
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,

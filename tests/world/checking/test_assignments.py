@@ -3,12 +3,17 @@
 import pytest
 
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages import consumer_groups as messages
-from twisted_kafka.protocol.messages.consumer_protocol import (
+from twisted_kafka.protocol.messages.coordinators import consumer_groups as messages
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
 )
-from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.protocol.messages.coordinators.groups import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from twisted_kafka.protocol.messages.streams.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,

@@ -5,6 +5,13 @@ from pathlib import Path
 import pytest
 
 from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.messages.administration.topics import DeleteTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from twisted_kafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -12,13 +19,6 @@ from twisted_kafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
-)
-from twisted_kafka.protocol.messages.topics import DeleteTopicsRequest
-from twisted_kafka.protocol.messages.transactions import (
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 from tests.world.hours.members import COMPACTED, LEDGER, PLAIN, belong, entry, share, stream
 from tests.world.hours.wire import Cluster
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ReassignablePartition,

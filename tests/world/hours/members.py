@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.world.hours.wire import Cluster, Wire
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TIMEOUT_S: Final = 10.0

@@ -9,7 +9,7 @@ from twisted_kafka.console.actions.rights import need_alter
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.access import Acl, entries
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest
 from twisted_kafka.security.authorizer.acl_types import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,

@@ -12,8 +12,8 @@ from twisted_kafka.console.cluster.offsets import EARLIEST, LATEST, by_topic, of
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
-from twisted_kafka.protocol.messages.groups import DeleteGroupsRequest
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.groups import DeleteGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

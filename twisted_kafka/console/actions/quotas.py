@@ -8,7 +8,7 @@ from typing import Final
 from twisted_kafka.console.actions.preview import Preview
 from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     ComponentData,

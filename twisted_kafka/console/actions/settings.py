@@ -10,7 +10,7 @@ from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.console.queries.settings import TYPES, settings
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,

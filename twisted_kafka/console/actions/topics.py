@@ -9,7 +9,7 @@ from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted, size_text
 from twisted_kafka.console.queries.topics.topic import topic
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatePartitionsRequest,

@@ -7,7 +7,11 @@ from twisted_kafka.console.actions.preview import Preview
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.transactions import ProducerState, producers
-from twisted_kafka.protocol.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 _MARKER_VERSION: Final = 1

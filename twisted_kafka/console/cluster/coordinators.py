@@ -6,7 +6,7 @@ from typing import Any, Final
 from twisted_kafka.console.cluster.problems import CommandError, NotNowError, TryAgainError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

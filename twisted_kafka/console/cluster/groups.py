@@ -12,10 +12,10 @@ from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
-from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, ListedGroup, ListGroupsRequest
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import ConsumerProtocolAssignment
+from twisted_kafka.protocol.messages.coordinators.groups import DescribeGroupsRequest, ListedGroup, ListGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest
 from twisted_kafka.protocol.messages.share.share_offsets import (
     DescribeShareGroupOffsetsRequest,

@@ -9,9 +9,9 @@ from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.paging import Asked, Page, paged
 from twisted_kafka.console.queries.settings import settings
-from twisted_kafka.protocol.messages.acls import DescribeAclsRequest
-from twisted_kafka.protocol.messages.quotas import DescribeClientQuotasRequest
-from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest
+from twisted_kafka.protocol.messages.administration.acls import DescribeAclsRequest
+from twisted_kafka.protocol.messages.administration.quotas import DescribeClientQuotasRequest
+from twisted_kafka.protocol.messages.administration.scram import DescribeUserScramCredentialsRequest
 from twisted_kafka.security.authorizer.acl_hosts import is_in_network, is_network, normal_host
 from twisted_kafka.security.authorizer.acl_types import (
     CLUSTER_NAME,

@@ -8,7 +8,7 @@ from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.overview import Broker, brokers_of
 from twisted_kafka.console.queries.topics.catalogue import MOST_UNWELL, Unwell, catalogue
-from twisted_kafka.protocol.messages.partitions import ListPartitionReassignmentsRequest
+from twisted_kafka.protocol.messages.administration.partitions import ListPartitionReassignmentsRequest
 
 MOST_REASSIGNMENTS: Final = 500
 """Most running moves that are listed."""

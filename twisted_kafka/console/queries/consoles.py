@@ -9,7 +9,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.console.cluster.problems import CommandError, NotNowError, TryAgainError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.settings import TYPES
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
 
 KEY: Final = "console.listener"
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.protocol.messages.log_dirs import DescribeLogDirsRequest
+from twisted_kafka.protocol.messages.administration.log_dirs import DescribeLogDirsRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from twisted_kafka.console.cluster.groups import (
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.paging import Asked, Page, paged
-from twisted_kafka.protocol.messages.groups import ListedGroup
+from twisted_kafka.protocol.messages.coordinators.groups import ListedGroup
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MOST_PARTITIONS: Final = 2_000

@@ -5,7 +5,7 @@ from typing import Final
 
 from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
 from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 TYPES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}

@@ -11,7 +11,7 @@ from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.paging import Asked, Page, paged
 from twisted_kafka.console.queries.topics.catalogue import catalogue
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.transaction_admin import (
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,

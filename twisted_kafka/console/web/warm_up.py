@@ -14,19 +14,19 @@ from twisted_kafka.console.cluster.groups import BY_NAME as OFFSETS_BY_NAME
 from twisted_kafka.console.cluster.reader import BY_NAME as FETCH_BY_NAME
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.compiler.codec import Message, decoder_of, encoder_of
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest
+from twisted_kafka.protocol.messages.administration.log_dirs import DescribeLogDirsRequest
+from twisted_kafka.protocol.messages.administration.partitions import ListPartitionReassignmentsRequest
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.coordinators.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetFetchRequest
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import ListTransactionsRequest
 from twisted_kafka.protocol.messages.fetch import FetchRequest
-from twisted_kafka.protocol.messages.groups import DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest
-from twisted_kafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest
-from twisted_kafka.protocol.messages.partitions import ListPartitionReassignmentsRequest
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest
 from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupDescribeRequest
-from twisted_kafka.protocol.messages.transaction_admin import ListTransactionsRequest
 from twisted_kafka.system.threads import thread_cpu_ns
 
 DELAY_S: Final = 1.0

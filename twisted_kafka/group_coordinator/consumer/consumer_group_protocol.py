@@ -32,7 +32,7 @@ from twisted_kafka.protocol.errors import (
     GroupMaxSizeReachedError,
     UnreleasedInstanceIdError,
 )
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,

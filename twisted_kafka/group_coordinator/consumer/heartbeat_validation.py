@@ -9,7 +9,7 @@ from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import
     Partitions,
 )
 from twisted_kafka.protocol.errors import FencedMemberEpochError, InvalidRequestError, UnsupportedAssignorError
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
 
 CLIENT_ID_SINCE = 1
 """Since this version (Kafka 4.0), members generate their ids themselves (KIP-1082)."""

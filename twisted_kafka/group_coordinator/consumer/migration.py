@@ -25,7 +25,7 @@ from twisted_kafka.group_coordinator.subscription import (
 )
 from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.protocol.errors import GroupIdNotFoundError
-from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import GroupMetadataValue, MemberMetadata
 
 
 def consumer_group_of(group: ClassicGroup, snapshot: MetadataSnapshot) -> ConsumerGroup:

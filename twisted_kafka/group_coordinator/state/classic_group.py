@@ -19,7 +19,7 @@ from twisted_kafka.group_coordinator.state.classic_group_state import (
 from twisted_kafka.group_coordinator.state.group import CLASSIC, Group, OffsetRetention
 from twisted_kafka.group_coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import GroupMetadataValue, MemberMetadata
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 

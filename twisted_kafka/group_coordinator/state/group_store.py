@@ -11,7 +11,7 @@ from twisted_kafka.group_coordinator.state.group_table import GroupTable
 from twisted_kafka.group_coordinator.state.offset_store import OffsetStore
 from twisted_kafka.group_coordinator.state.share.share_group import ShareGroup
 from twisted_kafka.group_coordinator.state.streams.streams_group import StreamsGroup
-from twisted_kafka.protocol.messages.coordinator_records import (
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import (
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from twisted_kafka.group_coordinator.state.group import OffsetRetention
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, OffsetCommitValue]

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from twisted_kafka.console.cluster.problems import problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
-from twisted_kafka.protocol.messages.acls import (
+from twisted_kafka.protocol.messages.administration.acls import (
     AclCreation,
     CreateAclsRequest,
     DeleteAclsFilter,

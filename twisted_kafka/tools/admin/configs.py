@@ -7,7 +7,7 @@ from typing import Any, Final
 from twisted_kafka.console.cluster.problems import CommandError, problem, unknown
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.settings import SOURCES, TYPES
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,

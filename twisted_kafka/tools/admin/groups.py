@@ -10,7 +10,7 @@ from twisted_kafka.console.cluster.offsets import POSITIONS, by_topic
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

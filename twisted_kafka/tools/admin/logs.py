@@ -6,7 +6,7 @@ from typing import Any, Final
 from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted, size_text
-from twisted_kafka.protocol.messages.log_dirs import (
+from twisted_kafka.protocol.messages.administration.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,

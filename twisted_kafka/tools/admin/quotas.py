@@ -8,7 +8,7 @@ from twisted_kafka.console.actions.quotas import DEFAULT_NAME, KEYS, alter, foun
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
-from twisted_kafka.protocol.messages.quotas import EntityData, OpData
+from twisted_kafka.protocol.messages.administration.quotas import EntityData, OpData
 from twisted_kafka.tools.admin.arguments import action, pairs, with_preview
 from twisted_kafka.tools.admin.output import Output
 

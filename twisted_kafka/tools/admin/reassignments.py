@@ -10,7 +10,7 @@ from twisted_kafka.console.cluster.problems import CommandError, problem
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
     ReassignablePartition,

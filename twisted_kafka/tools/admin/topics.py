@@ -20,17 +20,17 @@ from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.compiler.types import NO_UUID, uuid_text
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from twisted_kafka.protocol.messages.list_offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from twisted_kafka.protocol.messages.metadata import MetadataResponseTopic
-from twisted_kafka.protocol.messages.partitions import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.administration.partitions import ElectLeadersRequest, ElectLeadersRequestTopicPartitions
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
 )
+from twisted_kafka.protocol.messages.list_offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from twisted_kafka.protocol.messages.metadata import MetadataResponseTopic
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.arguments import action, pairs, several, with_preview

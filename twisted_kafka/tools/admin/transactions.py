@@ -10,7 +10,7 @@ from twisted_kafka.console.cluster.offsets import time_text
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.queries.transactions import OLD_MINUTES, ProducerState, hanging, listed, producers, transaction
-from twisted_kafka.protocol.messages.transaction_admin import (
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import (
     ListTransactionsRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition

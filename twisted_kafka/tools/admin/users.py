@@ -8,7 +8,7 @@ from twisted_kafka.console.cluster.problems import CommandError, problem, unknow
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.scram import DescribeUserScramCredentialsRequest, UserName
+from twisted_kafka.protocol.messages.administration.scram import DescribeUserScramCredentialsRequest, UserName
 from twisted_kafka.security.scram.formulas import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS
 from twisted_kafka.tools.admin.arguments import action, several, with_preview
 from twisted_kafka.tools.admin.output import Output

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
 from twisted_kafka.tools.compare.talk import LOCAL, StoppedError, Talk
 from twisted_kafka.tools.compare.waits import now_s, pause

@@ -16,7 +16,7 @@ from twisted_kafka.coordinator.interfaces import IBrokerClient
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.errors import ErrorCode, error_code_of
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -9,9 +9,17 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from twisted_kafka.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import ConsumerProtocolAssignment
+from twisted_kafka.protocol.messages.coordinators.groups import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from twisted_kafka.protocol.messages.streams.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,

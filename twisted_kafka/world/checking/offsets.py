@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from twisted_kafka.protocol.messages.transactions import TxnOffsetCommitRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import TxnOffsetCommitRequest
 from twisted_kafka.world.checking.broken import Broken
 
 MOST_POSSIBLE: Final = 100

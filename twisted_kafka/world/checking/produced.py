@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

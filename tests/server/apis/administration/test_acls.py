@@ -6,7 +6,7 @@ from typing import Any
 from tests.server.apis.group_handlers import ask
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.acls import AclCreation, CreateAclsRequest
+from twisted_kafka.protocol.messages.administration.acls import AclCreation, CreateAclsRequest
 from twisted_kafka.security.authorizer.acl_binding import AclBinding
 from twisted_kafka.server.apis.administration.acls import AclApis
 

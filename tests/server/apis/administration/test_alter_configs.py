@@ -12,7 +12,7 @@ from twisted_kafka.admin.policies import ConfigOrder, TopicOrder
 from twisted_kafka.config.keys.groups import GROUP_KEYS
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode, PolicyViolationError
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     AlterConfigsRequest,
     AlterConfigsRequestAlterableConfig,
     AlterConfigsRequestAlterConfigsResource,
@@ -22,7 +22,7 @@ from twisted_kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.apis.group_handlers import ask
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.configs import ListConfigResourcesRequest
+from twisted_kafka.protocol.messages.administration.configs import ListConfigResourcesRequest
 from twisted_kafka.server.apis.administration.config_resources import ConfigResourceApis
 
 LISTINGS = {2: lambda: ["orders"], 16: lambda: ["latency"], 32: lambda: ["g", "h"]}

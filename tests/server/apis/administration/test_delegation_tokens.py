@@ -8,7 +8,7 @@ from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import DelegationTokenDisabledError, ErrorCode
-from twisted_kafka.protocol.messages.tokens import (
+from twisted_kafka.protocol.messages.administration.tokens import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     DescribeDelegationTokenOwner,

@@ -7,7 +7,11 @@ import pytest
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.metadata.znodes import ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResult
+from twisted_kafka.protocol.messages.administration.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
 from twisted_kafka.server.apis.administration import describe_configs
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ElectLeadersRequestTopicPartitions,

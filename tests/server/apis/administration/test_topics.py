@@ -9,8 +9,7 @@ from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.admin.topic_orders import log_topic_change
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
-from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
@@ -21,6 +20,7 @@ from twisted_kafka.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 @pytest.fixture

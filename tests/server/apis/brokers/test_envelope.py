@@ -13,6 +13,7 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
+from twisted_kafka.protocol.messages.administration.tokens import CreateDelegationTokenRequest
 from twisted_kafka.protocol.messages.controller import EnvelopeRequest
 from twisted_kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,7 +22,6 @@ from twisted_kafka.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from twisted_kafka.protocol.messages.log_data import DefaultPrincipalData
-from twisted_kafka.protocol.messages.tokens import CreateDelegationTokenRequest
 from twisted_kafka.server.apis.brokers.envelope import PASSED_ON
 
 ENDS = ListOffsetsRequest(

@@ -5,7 +5,7 @@ import pytest
 
 from tests.server.apis.group_handlers import Handlers
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,

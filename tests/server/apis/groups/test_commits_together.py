@@ -8,7 +8,7 @@ import pytest
 from tests.server.apis.group_handlers import Handlers, codes, commit_request
 from tests.server.queued_requests import QueuedRequests
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetCommitRequest, OffsetCommitResponse
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.server.dispatch import ApiRegistry
 

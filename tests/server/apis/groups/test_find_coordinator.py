@@ -4,7 +4,7 @@ import pytest
 
 from tests.server.apis.group_handlers import FakeMetadata, ask
 from tests.support.quotas import no_quotas
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED
 from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 

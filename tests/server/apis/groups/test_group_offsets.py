@@ -6,7 +6,7 @@ import pytest
 from tests.server.apis.group_handlers import Handlers, codes, commit_request
 from tests.support.replication_harness import topic_id
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -9,8 +9,12 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.group_coordinator.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
-from twisted_kafka.protocol.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -4,7 +4,7 @@ from typing import Any
 from tests.server.apis.group_handlers import FakeMetadata, ask
 from tests.server.apis.transactions.marker_broker import PRODUCER, MarkerBroker
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.transaction_admin import DescribeProducersRequest, TopicRequest
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeProducersRequest, TopicRequest
 from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
 from twisted_kafka.timing.clock import ManualClock
 

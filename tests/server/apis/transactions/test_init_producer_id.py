@@ -7,7 +7,7 @@ from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, ErrorCode
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.transactions.init_producer_id import ProducerIdApis
 

@@ -10,7 +10,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.group_coordinator.requests import Sender
 from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, NO_SEQUENCE
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.transaction_coordinator.verification import TransactionVerification
 

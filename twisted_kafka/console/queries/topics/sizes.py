@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from twisted_kafka.console.cluster.offsets import EARLIEST, LATEST, by_topic, offsets_at
 from twisted_kafka.console.cluster.problems import CommandError, NotNowError
 from twisted_kafka.console.cluster.session import Session
-from twisted_kafka.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from twisted_kafka.protocol.messages.administration.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 

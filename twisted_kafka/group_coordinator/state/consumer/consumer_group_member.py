@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms, Protocols
 from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import MemberState
-from twisted_kafka.protocol.messages.consumer_group_records import (
+from twisted_kafka.protocol.messages.coordinators.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValueTopicPartitions,
     ConsumerGroupTargetAssignmentMemberValueTopicPartition,
 )
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequestTopicPartitions
-from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequestTopicPartitions
+from twisted_kafka.protocol.messages.coordinators.consumer_protocol import ConsumerProtocolSubscription
 
 Partitions = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; topics without partitions are not included. Never changed, so it can be shared."""

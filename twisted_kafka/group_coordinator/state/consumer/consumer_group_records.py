@@ -17,7 +17,7 @@ from twisted_kafka.group_coordinator.state.consumer.consumer_group_state import 
 from twisted_kafka.group_coordinator.state.modern_records import RecordTypes, record
 from twisted_kafka.group_coordinator.state.topic_image import TopicInfo
 from twisted_kafka.protocol.compiler.codec import Message
-from twisted_kafka.protocol.messages.consumer_group_records import (
+from twisted_kafka.protocol.messages.coordinators.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,

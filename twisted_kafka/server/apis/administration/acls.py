@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, SecurityDisabledError, error_of
-from twisted_kafka.protocol.messages.acls import (
+from twisted_kafka.protocol.messages.administration.acls import (
     AclCreation,
     AclCreationResult,
     AclDescription,

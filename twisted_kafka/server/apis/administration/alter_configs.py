@@ -14,7 +14,7 @@ from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperati
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     AlterConfigsRequest,
     AlterConfigsRequestAlterConfigsResource,
     AlterConfigsResponse,

@@ -6,7 +6,11 @@ from typing import Final
 from twisted_kafka.admin.config_resource_types import CLIENT_METRICS
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import UnsupportedVersionError
-from twisted_kafka.protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+from twisted_kafka.protocol.messages.administration.configs import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from twisted_kafka.security.authorizer.acl_types import AclOperation
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization
 from twisted_kafka.server.dispatch import api

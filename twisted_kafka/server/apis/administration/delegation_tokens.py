@@ -9,7 +9,7 @@ from typing import Final
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import DelegationTokenDisabledError, ErrorCode, KafkaError, error_of
-from twisted_kafka.protocol.messages.tokens import (
+from twisted_kafka.protocol.messages.administration.tokens import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
     DescribedDelegationToken,

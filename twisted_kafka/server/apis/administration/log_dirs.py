@@ -2,7 +2,7 @@
 cordoned directories (KIP-1066)."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.messages.log_dirs import (
+from twisted_kafka.protocol.messages.administration.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

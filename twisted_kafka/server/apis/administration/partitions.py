@@ -16,7 +16,7 @@ from twisted_kafka.protocol.errors import (
     KafkaError,
     error_of,
 )
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,

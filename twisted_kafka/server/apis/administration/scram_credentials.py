@@ -6,7 +6,7 @@ from twisted_kafka.admin.scram_credentials import Deletion, ScramCredentialAdmin
 from twisted_kafka.network.requests.kafka_principal import USER, KafkaPrincipal
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import KafkaError, NotControllerError, error_of
-from twisted_kafka.protocol.messages.scram import (
+from twisted_kafka.protocol.messages.administration.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,

@@ -11,7 +11,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, TopicAuthorizationError
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableTopicConfig,
     CreatableTopicConfigs,
     CreatableTopicResult,

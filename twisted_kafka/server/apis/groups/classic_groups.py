@@ -18,7 +18,7 @@ from twisted_kafka.group_coordinator.state.classic_group_member import MemberTer
 from twisted_kafka.group_coordinator.state.classic_group_state import DEAD
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

@@ -10,7 +10,7 @@ from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.coordinators.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType

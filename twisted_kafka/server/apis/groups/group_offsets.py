@@ -20,8 +20,8 @@ from twisted_kafka.network.requests.request_context import GroupNote, RequestCon
 from twisted_kafka.protocol.compiler.schema import maker
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

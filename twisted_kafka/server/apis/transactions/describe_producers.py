@@ -5,7 +5,7 @@ from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntr
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_of
-from twisted_kafka.protocol.messages.transaction_admin import (
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

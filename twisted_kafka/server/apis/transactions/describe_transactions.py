@@ -4,7 +4,7 @@ regular expression for the transactional id (KIP-1152)."""
 from twisted_kafka.group_coordinator.consumer.regexes import compile_regex
 from twisted_kafka.network.requests.request_context import RequestContext, ResourceKind
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRegularExpressionError
-from twisted_kafka.protocol.messages.transaction_admin import (
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     DescribeTransactionsResponseTransactionState,

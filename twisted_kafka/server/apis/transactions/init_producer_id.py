@@ -9,7 +9,7 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ClusterAuthorizationError, ErrorCode
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest, InitProducerIdResponse
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.authorization import ALLOW_ALL, IAuthorization

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -15,8 +15,8 @@ from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

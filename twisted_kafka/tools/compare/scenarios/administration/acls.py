@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twisted_kafka.protocol.messages.acls import (
+from twisted_kafka.protocol.messages.administration.acls import (
     AclCreation,
     CreateAclsRequest,
     DeleteAclsFilter,

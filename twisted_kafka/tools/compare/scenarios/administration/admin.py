@@ -1,7 +1,6 @@
 """Elections, reassignments, features and producers: good input and bad."""
 
-from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ElectLeadersRequestTopicPartitions,
@@ -10,8 +9,9 @@ from twisted_kafka.protocol.messages.partitions import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeProducersRequest, TopicRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from twisted_kafka.protocol.messages.transaction_admin import DescribeProducersRequest, TopicRequest
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.compare.talk import Talk, scenario

@@ -2,7 +2,7 @@
 
 from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS, KAFKA_4_KEYS
 from twisted_kafka.config.keys.declare import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING, ConfigKey
-from twisted_kafka.protocol.messages.configs import IncrementalAlterConfigsRequest
+from twisted_kafka.protocol.messages.administration.configs import IncrementalAlterConfigsRequest
 from twisted_kafka.tools.compare.scenarios.administration.configs import BROKER, OWN, SET, change
 from twisted_kafka.tools.compare.talk import Talk, scenario
 

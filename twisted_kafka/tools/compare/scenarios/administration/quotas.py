@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from twisted_kafka.protocol.compiler.message import Message
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     ComponentData,
@@ -11,7 +11,7 @@ from twisted_kafka.protocol.messages.quotas import (
     EntityData,
     OpData,
 )
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

@@ -1,13 +1,13 @@
 """SCRAM credentials, and SASL requests where there is nothing to authenticate."""
 
-from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from twisted_kafka.protocol.messages.scram import (
+from twisted_kafka.protocol.messages.administration.scram import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
     UserName,
 )
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from twisted_kafka.tools.compare.talk import Talk, scenario
 
 SHA_256, SHA_512 = 1, 2

@@ -3,15 +3,15 @@
 from itertools import combinations
 from typing import Any
 
-from twisted_kafka.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
-from twisted_kafka.protocol.messages.partitions import (
+from twisted_kafka.protocol.messages.administration.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from twisted_kafka.protocol.messages.administration.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ElectLeadersRequestTopicPartitions,
     ReassignablePartition,
     ReassignableTopic,
 )
-from twisted_kafka.protocol.messages.quotas import (
+from twisted_kafka.protocol.messages.administration.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     ComponentData,
@@ -19,7 +19,7 @@ from twisted_kafka.protocol.messages.quotas import (
     EntityData,
     OpData,
 )
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

@@ -1,17 +1,8 @@
 """ApiVersions, Metadata, topics, configurations and the cluster's description: good input and bad."""
 
 from twisted_kafka.protocol.compiler.types import NO_UUID
-from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
-from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from twisted_kafka.protocol.messages.metadata import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicRequest,
-)
-from twisted_kafka.protocol.messages.topics import (
+from twisted_kafka.protocol.messages.administration.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.administration.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,6 +12,15 @@ from twisted_kafka.protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
+)
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
+from twisted_kafka.protocol.messages.metadata import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
 )
 from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.talk import Talk, scenario

@@ -1,12 +1,12 @@
 """The consumer group protocol, which Apache Kafka 3.9 serves in KRaft mode: members, offsets, both protocols in one group."""
 
-from twisted_kafka.protocol.messages.consumer_groups import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
 )
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -16,7 +16,7 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

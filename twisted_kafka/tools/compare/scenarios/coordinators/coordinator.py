@@ -4,10 +4,9 @@ from typing import Any
 
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.fetch import FetchPartition
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
-from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -16,6 +15,7 @@ from twisted_kafka.protocol.messages.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from twisted_kafka.protocol.messages.fetch import FetchPartition
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord

@@ -1,6 +1,6 @@
 """Finding coordinators, the classic group protocol and offsets: good input and bad."""
 
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
@@ -14,7 +14,7 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -2,7 +2,7 @@
 
 import struct
 
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -13,7 +13,7 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -6,34 +6,33 @@ Both brokers run with ``transaction.partition.verification.enable=false``: these
 import zlib
 
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequestAlterableConfig as AlterableConfig,
 )
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequestAlterConfigsResource as AlterConfigsResource,
 )
-from twisted_kafka.protocol.messages.fetch import FetchPartition
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.coordinators.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     ListGroupsRequest,
 )
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from twisted_kafka.protocol.messages.transaction_admin import DescribeProducersRequest, TopicRequest
-from twisted_kafka.protocol.messages.transactions import (
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeProducersRequest, TopicRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -41,6 +40,7 @@ from twisted_kafka.protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from twisted_kafka.protocol.messages.fetch import FetchPartition
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.compare.data_requests import fetch, produce

@@ -2,17 +2,17 @@
 
 from functools import partial
 
-from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
-from twisted_kafka.protocol.messages.configs import (
+from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsRequestAlterConfigsResource,
     ListConfigResourcesRequest,
 )
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest
-from twisted_kafka.protocol.messages.transaction_admin import ListTransactionsRequest
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
+from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import DeleteGroupsRequest, DescribeGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.transaction_admin import ListTransactionsRequest
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest
 from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import commit, joined
 from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, Talk, scenario

@@ -3,8 +3,8 @@
 from typing import Any
 
 from twisted_kafka.group_coordinator.state.share.share_group_records import KINDS
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.tools.compare.answers import plain

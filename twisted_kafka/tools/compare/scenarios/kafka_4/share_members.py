@@ -4,8 +4,8 @@ from base64 import urlsafe_b64encode
 from functools import partial
 from typing import Any, Final
 
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.share.share_fetch import (
     AcknowledgementBatch,
     AcknowledgePartition,

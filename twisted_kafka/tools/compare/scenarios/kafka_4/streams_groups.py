@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
-from twisted_kafka.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from twisted_kafka.protocol.messages.offsets import (
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupDescribeRequest
+from twisted_kafka.protocol.messages.coordinators.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from twisted_kafka.protocol.compiler.types import NO_UUID
+from twisted_kafka.protocol.messages.coordinators.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenTopic
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartition,
@@ -14,7 +15,6 @@ from twisted_kafka.protocol.messages.list_offsets import (
     OffsetForLeaderTopic,
 )
 from twisted_kafka.protocol.messages.produce import ProduceRequest
-from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.records.builder import build_batch, build_message_set
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord

@@ -1,5 +1,7 @@
 """Records sent in one format and read in another; topics that are gone."""
 
+from twisted_kafka.protocol.messages.administration.topics import DeleteTopicsRequest
+from twisted_kafka.protocol.messages.coordinators.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import (
     OffsetForLeaderEpochRequest,
@@ -7,9 +9,7 @@ from twisted_kafka.protocol.messages.list_offsets import (
     OffsetForLeaderTopic,
 )
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from twisted_kafka.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from twisted_kafka.protocol.messages.produce import ProduceRequest
-from twisted_kafka.protocol.messages.topics import DeleteTopicsRequest
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch, build_message_set
 from twisted_kafka.protocol.records.compression import Compression

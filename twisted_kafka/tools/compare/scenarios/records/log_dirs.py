@@ -1,6 +1,6 @@
 """DescribeLogDirs and AlterReplicaLogDirs: good input and bad. Paths and free space are each broker's own."""
 
-from twisted_kafka.protocol.messages.log_dirs import (
+from twisted_kafka.protocol.messages.administration.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,

@@ -2,8 +2,12 @@
 
 from itertools import product
 
-from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from twisted_kafka.protocol.messages.groups import (
+from twisted_kafka.protocol.messages.administration.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from twisted_kafka.protocol.messages.coordinators.groups import (
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -12,6 +16,24 @@ from twisted_kafka.protocol.messages.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
+from twisted_kafka.protocol.messages.coordinators.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from twisted_kafka.protocol.messages.coordinators.transactions import (
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -23,29 +45,7 @@ from twisted_kafka.protocol.messages.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from twisted_kafka.protocol.messages.log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from twisted_kafka.protocol.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from twisted_kafka.protocol.messages.produce import ProduceRequest
-from twisted_kafka.protocol.messages.transactions import (
-    InitProducerIdRequest,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.tools.compare.data_requests import data, fill, produce, records
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import join, joined

@@ -1,0 +1,1 @@
+"""The messages of administrators: topics, configs, rights, quotas, credentials, log directories."""

@@ -1,0 +1,1 @@
+"""The messages of coordinators: groups, offsets, transactions, and their records."""
