@@ -241,12 +241,14 @@ def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
 
 def test_there_are_few_sizes_of_buffers() -> None:
     buffers = FrameBuffers(1_000_000, 0)
-    sizes = [buffers.size_for(frame_bytes) for frame_bytes in range(1_000_000)]
-    assert all(frame_bytes <= size for frame_bytes, size in enumerate(sizes))
-    assert all(size <= 5 / 4 * frame_bytes for frame_bytes, size in enumerate(sizes) if frame_bytes > 8192)
+    sizes = {frame_bytes: buffers.size_for(frame_bytes) for frame_bytes in (*range(20_000), *range(20_000, 1_000_000, 17))}
+    boundaries = set(sizes.values())
+    sizes |= {near: buffers.size_for(near) for size in boundaries for near in range(size - 2, size + 3) if 0 <= near < 1_000_000}
+    assert all(frame_bytes <= size for frame_bytes, size in sizes.items())
+    assert all(size <= 5 / 4 * frame_bytes for frame_bytes, size in sizes.items() if frame_bytes > 8192)
     assert sizes[1025] == 2048
-    assert len(set(sizes)) < 50
-    assert all(buffers.size_for(size) == size for size in set(sizes))
+    assert len(set(sizes.values())) < 50
+    assert all(buffers.size_for(size) == size for size in set(sizes.values()))
     assert FrameBuffers(0, 0).size_for(1025) == 1025, "where none is kept, none is larger than its frame"
 
 
