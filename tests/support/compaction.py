@@ -4,6 +4,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.logs import Bench, data_of
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits
@@ -76,7 +78,7 @@ class Writer:
         self.pending: dict[int, list[int]] = {}
         self.sequences = dict.fromkeys(range(PRODUCERS), 0)
         self.first_dirty = 0
-        cleaner_offset_map.VECTORISED_FROM_BYTES = self.draw.choice([0, 1 << 60])
+        self.vectorised_from_bytes = self.draw.choice([0, 1 << 60])
 
     def write(self) -> None:
         """Append one batch, or end a transaction."""
@@ -119,7 +121,9 @@ class Writer:
     def clean(self) -> None:
         """Compact, with a table that is at times too small for all keys."""
         limits = LIMITS._replace(map_bytes=self.draw.choice([1 << 20, 24 * 11, 224 * 7]))
-        end = clean(self.log, self.bench, self.first_dirty, limits)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cleaner_offset_map, "VECTORISED_FROM_BYTES", self.vectorised_from_bytes)
+            end = clean(self.log, self.bench, self.first_dirty, limits)
         assert end >= self.first_dirty
         self.first_dirty = end
 
