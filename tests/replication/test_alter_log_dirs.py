@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.support.eventually import eventually
 from tests.support.logs import contents
@@ -320,6 +321,18 @@ def test_what_cannot_be_moved(h: Moving) -> None:
     h.announce("elsewhere", replicas=(2,))
     assert h.alter(target, elsewhere) == ErrorCode.REPLICA_NOT_AVAILABLE
     assert h.alter(str(h.logs.get_log(TP).parent)) == 0  # nothing to do
+
+
+def test_many_partitions_that_cannot_be_moved_are_one_short_line(h: Moving) -> None:
+    path = "/nowhere\x1b[2J" * 1000
+    partitions = [TopicPartition("t" * 200, number) for number in range(100)]
+    with capturedLogs() as events:
+        found = h.moves.alter(dict.fromkeys(partitions, path))
+    assert found == dict.fromkeys(partitions, ErrorCode.LOG_DIR_NOT_FOUND)
+    (line,) = [str(formatEvent(event)) for event in events]
+    assert "100 partitions" in line
+    assert len(line) < 1000
+    assert line.isprintable()
 
 
 def test_a_wish_for_a_partition_that_is_not_there_yet_is_remembered(h: Moving) -> None:

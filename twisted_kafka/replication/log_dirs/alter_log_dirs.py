@@ -34,6 +34,7 @@ from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.system import machine
+from twisted_kafka.system.client_text import bounded_text, printable
 from twisted_kafka.system.files.disk import space_bytes
 from twisted_kafka.timing.clock import IClock
 
@@ -97,16 +98,29 @@ class AlterLogDirs:
 
         A partition that is not hosted yet will be created there: its result is REPLICA_NOT_AVAILABLE.
         """
-        with self._state_lock:
-            return {topic_partition: self._alter_or_error(topic_partition, path) for topic_partition, path in destinations.items()}
+        refused: list[tuple[TopicPartition, KafkaError]] = []
+        results = {partition: self._alter_or_error(partition, path, refused) for partition, path in destinations.items()}
+        if refused:
+            partition, error = refused[0]
+            # One line: a request may name a million partitions.
+            _log.warn(
+                "{count} partitions are not moved; the first is {partition}: {error}",
+                count=len(refused),
+                partition=printable(bounded_text(str(partition))),
+                error=printable(bounded_text(str(error))),
+            )
+        return results
 
-    def _alter_or_error(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+    def _alter_or_error(
+        self, topic_partition: TopicPartition, path: str, refused: list[tuple[TopicPartition, KafkaError]]
+    ) -> ErrorCode:
         try:
-            self._alter(topic_partition, path)
+            with self._state_lock:
+                self._alter(topic_partition, path)
         except NotLeaderOrFollowerError:
             return ErrorCode.REPLICA_NOT_AVAILABLE  # the older name of this error
         except KafkaError as error:
-            _log.warn("{partition} is not moved to {path}: {error}", partition=str(topic_partition), path=path, error=error)
+            refused.append((topic_partition, error))
             return error.code
         return ErrorCode.NONE
 
