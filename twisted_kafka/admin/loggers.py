@@ -31,6 +31,8 @@ ROOT: Final = "root"
 PACKAGES: Final = ("twisted_kafka", "twisted")
 """Packages whose modules are loggers."""
 
+_PREFIXES: Final = tuple(f"{package}." for package in PACKAGES)
+
 NAMED: Final = ("kafka.authorizer.logger",)
 """Loggers that are no modules, by Kafka's names."""
 
@@ -93,7 +95,7 @@ class LoggerLevels:
 
     def validate(self, logger: str, level: str | None) -> None:
         """Raise InvalidConfigurationError or InvalidRequestError for an invalid level; None removes the logger's own."""
-        if logger != ROOT and logger not in _known():
+        if logger != ROOT and not _is_known(logger):
             raise InvalidConfigurationError(f"Logger {logger} does not exist")
         if level is None and logger == ROOT:
             raise InvalidRequestError("Removing the level of the root logger is not allowed")
@@ -164,9 +166,13 @@ _FILTERS_LOCK: Final = machine.Lock()
 
 
 def _known() -> set[str]:
-    prefixes = tuple(f"{package}." for package in PACKAGES)
-    modules = {name for name in tuple(sys.modules) if name in PACKAGES or name.startswith(prefixes)}
-    return modules.union(NAMED, KAFKAS_LOGGERS)
+    return {name for name in tuple(sys.modules) if _is_known(name)}.union(NAMED, KAFKAS_LOGGERS)
+
+
+def _is_known(name: str) -> bool:
+    """Whether there is a logger of that name, besides the root."""
+    is_module = name in PACKAGES or name.startswith(_PREFIXES)
+    return (is_module and name in sys.modules) or name in NAMED or name in KAFKAS_LOGGERS
 
 
 def _namespaces(logger: str) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.server.apis.topic_harness import OneBroker
+from twisted_kafka.admin.loggers import LoggerLevels
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.znodes import ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.administration.configs import (
@@ -94,6 +96,28 @@ def test_configs_that_are_equal_are_made_once(broker: OneBroker, monkeypatch: py
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize(("kind", "name"), [(BROKER, "1"), (BROKER, ""), (LOGGER, "1"), (GROUP, "g"), (TOPIC, "plain")])
+def test_what_all_resources_have_in_common_is_read_once(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch, kind: int, name: str
+) -> None:
+    """Each resource asks for another key, so that none shares the entries of another; and keys that do not exist have no values."""
+    reads: list[object] = []
+    configs, levels = ConfigRepository.configs, LoggerLevels.all
+
+    def read(repository: ConfigRepository, paths: Iterable[str]) -> Any:
+        reads.extend(path for path in paths if path == "brokers/<default>")
+        return configs(repository, paths)
+
+    monkeypatch.setattr(ConfigRepository, "configs", read)
+    monkeypatch.setattr(LoggerLevels, "all", lambda loggers: reads.append(loggers) or levels(loggers))
+    resources = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[f"unknown{each}"]) for each in range(9)
+    ]
+    results = broker.ask(DescribeConfigsRequest(resources=resources), 4).results
+    assert [(each.error_code, each.configs) for each in results] == [(0, [])] * 9
+    assert len(reads) == 1
+
+
 def test_secrets_are_not_told(broker: OneBroker) -> None:
     (config,) = describe(broker, BROKER, "1", ["ssl.keystore.password"], include_synonyms=True).configs
     assert (config.value, config.is_sensitive, config.config_type) == (None, True, 9)
@@ -131,3 +155,5 @@ def test_what_cannot_be_described(broker: OneBroker, kind: int, name: str, error
 def test_loggers(broker: OneBroker) -> None:
     levels = {each.name: (each.value, each.config_source) for each in describe(broker, LOGGER, "1").configs}
     assert levels["root"] == levels["twisted_kafka.server.apis.administration.describe_configs"] == ("INFO", 6)
+    some = describe(broker, LOGGER, "1", ["twisted", "nope", "root", "root"]).configs
+    assert [each.name for each in some] == ["root", "twisted"]

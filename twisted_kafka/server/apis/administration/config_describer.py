@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from typing_extensions import override
+
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS
 from twisted_kafka.config.errors import ConfigError
@@ -66,6 +68,10 @@ class ConfigDescriber:
         ids = {name: given[other] for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")) if other in given}
         self._static = {**ids, **given}
 
+    def of_one_request(self) -> "ConfigDescriber":
+        """Return a describer that reads the brokers' dynamic configs at most once: a request may name very many resources."""
+        return _DescriberOfOneRequest(self._config, self._repository)
+
     def topic(self, overrides: Mapping[str, str], wanted: Iterable[str] | None = None) -> list[Entry]:
         """Return a topic's effective configs, all or the ``wanted`` ones; ``overrides`` are its own."""
         dynamic = self._dynamic()
@@ -85,8 +91,8 @@ class ConfigDescriber:
     def broker(self, wanted: Iterable[str] | None = None) -> list[Entry]:
         """Return this broker's effective configs, all or the ``wanted`` ones."""
         dynamic = self._dynamic()
-        keys = {name: key for name, key in self._config.broker_keys.items() if not key.internal or self._config.is_set(name)}
-        return [self._broker_entry(key, dynamic) for key in _selected(keys, wanted)]
+        keys = [key for key in _selected(self._config.broker_keys, wanted) if not key.internal or self._config.is_set(key.name)]
+        return [self._broker_entry(key, dynamic) for key in keys]
 
     def _broker_entry(self, key: ConfigKey, dynamic: "_Dynamic") -> Entry:
         synonyms = self._broker_synonyms(key.name, dynamic)
@@ -98,7 +104,7 @@ class ConfigDescriber:
 
     def dynamic_broker_defaults(self, wanted: Iterable[str] | None = None) -> list[Entry]:
         """Return the dynamic configs of all brokers (the cluster-wide default)."""
-        return self._dynamic_entries(self._repository.broker_config(None), DYNAMIC_DEFAULT_BROKER, wanted)
+        return self._dynamic_entries(self._dynamic().everywhere, DYNAMIC_DEFAULT_BROKER, wanted)
 
     def _dynamic_entries(self, config: Mapping[str, str], source: int, wanted: Iterable[str] | None) -> list[Entry]:
         entries = []
@@ -121,8 +127,8 @@ class ConfigDescriber:
     def group(self, own: Mapping[str, str], wanted: Iterable[str] | None) -> list[Entry]:
         """Return a group's effective configs, all or the ``wanted`` ones; ``own`` are its own."""
         dynamic = self._dynamic()
-        keys = {name: key for name, key in self._config.group_keys.items() if not key.internal or name in own}
-        return [self._group_entry(key, own.get(key.name), dynamic) for key in _selected(keys, wanted)]
+        keys = [key for key in _selected(self._config.group_keys, wanted) if not key.internal or key.name in own]
+        return [self._group_entry(key, own.get(key.name), dynamic) for key in keys]
 
     def _group_entry(self, key: GroupKey, own: str | None, dynamic: "_Dynamic") -> Entry:
         synonyms = [] if own is None else [Synonym(key.name, _normal(key, own), DYNAMIC_GROUP)]
@@ -156,6 +162,18 @@ class ConfigDescriber:
         return found if found and found[0].name == name else []
 
 
+class _DescriberOfOneRequest(ConfigDescriber):
+    def __init__(self, config: KafkaConfig, repository: ConfigRepository) -> None:
+        super().__init__(config, repository)
+        self._read: _Dynamic | None = None
+
+    @override
+    def _dynamic(self) -> "_Dynamic":
+        if self._read is None:
+            self._read = super()._dynamic()
+        return self._read
+
+
 class _Dynamic(NamedTuple):
     """The dynamic configs of this broker, and those of all brokers."""
 
@@ -166,8 +184,8 @@ class _Dynamic(NamedTuple):
 def _selected(keys: Mapping[str, _K], wanted: Iterable[str] | None) -> list[_K]:
     if wanted is None:
         return list(keys.values())
-    names = set(wanted)
-    return [key for name, key in keys.items() if name in names]
+    names = keys.keys() & set(wanted)
+    return [key for name, key in keys.items() if name in names] if names else []
 
 
 def _normal(key: ConfigKey | TopicKey | GroupKey, text: str) -> str | None:

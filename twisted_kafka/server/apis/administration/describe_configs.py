@@ -1,6 +1,6 @@
 """DescribeConfigs v0-4: v1 sources and synonyms, v3 types and documentation."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ensure_own_broker
@@ -57,7 +57,7 @@ class DescribeConfigApis:
     def describe_configs(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Return the configs of each resource, all or the requested keys."""
         results = []
-        described = _Described(request)
+        described = _Described(request, self._describer.of_one_request(), self._loggers)
         for resource in request.resources:
             note_config_resource(context, resource.resource_type, resource.resource_name)
             result = DescribeConfigsResult(
@@ -67,7 +67,7 @@ class DescribeConfigApis:
                 kind, name = resource.resource_type, resource.resource_name
                 require_config_access(self._authorization, context, AclOperation.DESCRIBE_CONFIGS, kind, name)
                 described.check_room()
-                result.configs = described.configs(resource, self._own(resource), self._entries)
+                result.configs = described.configs(resource, self._own(resource))
             except KafkaError as error:
                 result.error_code, result.error_message = error_of(error), str(error)
                 context.note_error(result.error_code)
@@ -98,8 +98,34 @@ class DescribeConfigApis:
             ensure_own_broker(name, self._config.broker_id, may_be_empty=kind == BROKER)
         return {}
 
+
+class _Described:
+    """The configs of one response. Resources with the same own configs share them, however many there are."""
+
+    def __init__(self, request: DescribeConfigsRequest, describer: ConfigDescriber, loggers: LoggerLevels) -> None:
+        self._request = request
+        self._describer = describer
+        self._loggers = loggers
+        self._levels: Mapping[str, str] | None = None
+        """The levels of all loggers, once they have been asked for."""
+        self._shared: dict[object, tuple[list[DescribeConfigsResourceResult], int]] = {}
+        """The configs, and the number of values in them."""
+        self._left = MOST_VALUES
+
+    def configs(self, resource: DescribeConfigsResource, own: dict[str, str]) -> list[DescribeConfigsResourceResult]:
+        """Return the configs of a resource that has been checked. Raises InvalidRequestError beyond the limit."""
+        # The names of brokers are those of this one, or empty.
+        name = resource.resource_name if resource.resource_type in (BROKER, BROKER_LOGGER) else ""
+        key = resource.resource_type, name, frozenset(own.items()), tuple(resource.configuration_keys or ())
+        found = self._shared.get(key)
+        if found is None:
+            configs = [_described(entry, self._request) for entry in self._entries(resource, own)]
+            found = self._shared[key] = configs, len(configs) + sum(len(each.synonyms) for each in configs)
+        self._left -= found[1]
+        self.check_room()
+        return found[0]
+
     def _entries(self, resource: DescribeConfigsResource, own: dict[str, str]) -> Iterable[Entry]:
-        """Return the configs of a resource that ``_own`` has checked."""
         # An empty list means all keys, as null does (as in Kafka).
         kind, wanted = resource.resource_type, resource.configuration_keys or None
         if kind == TOPIC:
@@ -109,38 +135,17 @@ class DescribeConfigApis:
         if kind == GROUP:
             return self._describer.group(own, wanted)
         if kind == BROKER_LOGGER:
-            return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
+            return self._logger_entries(wanted)
         if not resource.resource_name:
             return self._describer.dynamic_broker_defaults(wanted)
         return self._describer.broker(wanted)
 
-
-class _Described:
-    """The configs of one response. Resources with the same own configs share them, however many there are."""
-
-    def __init__(self, request: DescribeConfigsRequest) -> None:
-        self._request = request
-        self._shared: dict[object, tuple[list[DescribeConfigsResourceResult], int]] = {}
-        """The configs, and the number of values in them."""
-        self._left = MOST_VALUES
-
-    def configs(
-        self,
-        resource: DescribeConfigsResource,
-        own: dict[str, str],
-        entries: Callable[[DescribeConfigsResource, dict[str, str]], Iterable[Entry]],
-    ) -> list[DescribeConfigsResourceResult]:
-        """Return the configs of a resource, whose ``entries`` are asked for once. Raises InvalidRequestError beyond the limit."""
-        # The names of brokers are those of this one, or empty.
-        name = resource.resource_name if resource.resource_type in (BROKER, BROKER_LOGGER) else ""
-        key = resource.resource_type, name, frozenset(own.items()), tuple(resource.configuration_keys or ())
-        found = self._shared.get(key)
-        if found is None:
-            configs = [_described(entry, self._request) for entry in entries(resource, own)]
-            found = self._shared[key] = configs, len(configs) + sum(len(each.synonyms) for each in configs)
-        self._left -= found[1]
-        self.check_room()
-        return found[0]
+    def _logger_entries(self, wanted: Iterable[str] | None) -> Iterable[Entry]:
+        if self._levels is None:
+            self._levels = self._loggers.all()
+        levels = self._levels
+        names = levels if wanted is None else sorted(levels.keys() & set(wanted))
+        return [_logger(name, levels[name]) for name in names]
 
     def check_room(self) -> None:
         """Raise InvalidRequestError once the limit is exceeded: further resources are not looked at."""
