@@ -11,6 +11,7 @@ from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.controller.context.context import ReplicaAssignment
 from twisted_kafka.controller.machines.leader_elections import ElectionType
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.znodes import PartitionStateNode, TopicNode, state_path
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import StopReplicaRequest
@@ -71,6 +72,22 @@ def test_an_election_in_all_partitions_tells_of_those_that_had_one(cluster: Clus
     cluster.make_topic("t", [1, 2], [1])
     set_isr(cluster, T0, leader=2, isr=[2, 1])
     assert elect(cluster, admin, None) == {("t", 0): ErrorCode.NONE}
+
+
+def test_an_election_in_many_partitions_of_a_topic_looks_at_each_a_few_times(
+    cluster: Cluster, admin: PartitionAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start(1, 2)
+    partitions = [TopicPartition("t", number) for number in range(30)]
+    cluster.make_topic("t", *[[1, 2] for _ in partitions])
+    for partition in partitions:
+        set_isr(cluster, partition, leader=2, isr=[2, 1])
+    looked_up = []
+    partition_of = MetadataCache.partition
+    monkeypatch.setattr(MetadataCache, "partition", lambda cache, key: looked_up.append(key) or partition_of(cache, key))
+    assert list(elect(cluster, admin, partitions).values()) == [0] * len(partitions)
+    assert set(looked_up) == set(partitions)
+    assert len(looked_up) <= 4 * len(partitions)
 
 
 def test_unknown_partitions_and_topics_being_deleted_have_no_election(cluster: Cluster, admin: PartitionAdmin) -> None:

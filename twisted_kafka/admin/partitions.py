@@ -1,5 +1,6 @@
 """Elections and reassignments on behalf of clients: asks the controller, and waits until this broker knows the outcome."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ class PartitionOutcome:
     message: str | None = None
 
 
+_Leaders = Mapping[str, list[tuple[TopicPartition, int]]]
+"""The new leaders of partitions, by their topics."""
+
+
 class PartitionAdmin:
     """Changes leaders and replicas for clients (Kafka: ``ReplicaManager.electLeaders``, ``KafkaController``)."""
 
@@ -42,28 +47,30 @@ class PartitionAdmin:
         """
         wanted = None if partitions is None else list(dict.fromkeys(partitions))
 
-        def elect() -> tuple[list[PartitionOutcome], dict[TopicPartition, int]]:
+        def elect() -> tuple[list[PartitionOutcome], _Leaders]:
             elections, context = self._controller.elections, self._controller.context
             results = elections.elect(context.all_partitions() if wanted is None else wanted, election)
             outcomes = [_outcome(partition, error) for partition, error in results.items()]
             if wanted is None:
                 outcomes = [each for each in outcomes if each.error != ErrorCode.ELECTION_NOT_NEEDED]
-            leaders = {partition: context.leaderships[partition].leader for partition, error in results.items() if error is None}
+            leaders: defaultdict[str, list[tuple[TopicPartition, int]]] = defaultdict(list)
+            for partition, error in results.items():
+                if error is None:
+                    leaders[partition.topic].append((partition, context.leaderships[partition].leader))
             return outcomes, leaders
 
-        def wait(done: tuple[list[PartitionOutcome], dict[TopicPartition, int]]) -> "Future[list[PartitionOutcome]]":
+        def wait(done: tuple[list[PartitionOutcome], _Leaders]) -> "Future[list[PartitionOutcome]]":
             outcomes, leaders = done
             waiting = [each for each in outcomes if not each.error]
-            return self._waits.until(lambda topic: self._leads(topic, leaders), waiting, outcomes, timeout_ms)
+            return self._waits.until(lambda topic: self._leads(leaders[topic]), waiting, outcomes, timeout_ms)
 
         return and_then(self._controller.run(elect, ControllerState.MANUAL_LEADER_BALANCE), wait)
 
-    def _leads(self, topic: str, leaders: Mapping[TopicPartition, int]) -> bool:
-        for partition, leader in leaders.items():
-            if partition.topic == topic:
-                state = self._metadata.partition(partition)
-                if state is None or state.leader != leader:
-                    return False
+    def _leads(self, leaders: Iterable[tuple[TopicPartition, int]]) -> bool:
+        for partition, leader in leaders:
+            state = self._metadata.partition(partition)
+            if state is None or state.leader != leader:
+                return False
         return True
 
     def alter_reassignments(

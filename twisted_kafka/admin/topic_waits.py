@@ -1,6 +1,7 @@
 """Operations that wait until the controller has changed topics (Kafka: ``DelayedCreatePartitions``, ``DelayedDeleteTopics``)."""
 
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
@@ -30,23 +31,42 @@ class _Wait(DelayedOperation, Generic[_R]):
     __slots__ = ("_future", "_is_done", "_results", "_waiting")
 
     def __init__(
-        self, is_done: Callable[[str], bool], waiting: Sequence[_R], results: list[_R], future: "Future[list[_R]]", delay_ms: float
+        self, is_done: Callable[[str], bool], waiting: Iterable[_R], results: list[_R], future: "Future[list[_R]]", delay_ms: float
     ) -> None:
         super().__init__(delay_ms)
         self._is_done = is_done
-        self._waiting = list(waiting)
+        self._waiting: dict[Hashable, list[_R]] = {}
+        """The results by their topics: some requests have very many results for each."""
+        for each in waiting:
+            self._waiting.setdefault(each.name, []).append(each)
         self._results = results
         self._future = future
 
+    @property
+    def topics(self) -> list[Hashable]:
+        """The topics that it waits for."""
+        return list(self._waiting)
+
     @override
     def try_complete(self) -> bool:
-        # What was done once counts, even if it has been undone since: check only the others.
-        self._waiting = [each for each in self._waiting if not self._is_done(each.name)]
+        return self._check(self.topics)
+
+    @override
+    def check(self, key: Hashable) -> bool:
+        # A change of many topics, one by one, would otherwise check all that wait each time.
+        with self._lock:
+            return not self.is_completed and self._check([key])
+
+    def _check(self, topics: Iterable[Hashable]) -> bool:
+        # What was done once counts, even if it has been undone since: it is not checked again.
+        for topic in topics:
+            if topic in self._waiting and self._is_done(self._waiting[topic][0].name):
+                del self._waiting[topic]
         return not self._waiting and self.force_complete()
 
     @override
     def on_complete(self) -> None:
-        for each in self._waiting:
+        for each in itertools.chain.from_iterable(self._waiting.values()):
             each.error = ErrorCode.REQUEST_TIMED_OUT
             each.message = None
         self._future.set_result(self._results)
@@ -77,7 +97,7 @@ class TopicWaits:
         if not waiting or timeout_ms <= 0:
             operation.force_complete()
         else:
-            self._purgatory.try_complete_else_watch(operation, [each.name for each in waiting])
+            self._purgatory.try_complete_else_watch(operation, operation.topics)
         return future
 
     def shutdown(self) -> None:
