@@ -130,9 +130,9 @@ def _apply(resource: IConfigResource, config: dict[str, str], change: ConfigChan
         present = _items(config.get(change.name, default))
         given = _items(value)
         if change.operation == ConfigOperation.APPEND:
-            items = present + [item for item in given if item not in present]
+            items = present + _without(given, present)
         else:
-            items = [item for item in present if item not in given]
+            items = _without(present, given)
         config[change.name] = ",".join(items)
     else:
         raise InvalidRequestError(f"Unknown operation {change.operation} on configs")
@@ -140,6 +140,11 @@ def _apply(resource: IConfigResource, config: dict[str, str], change: ConfigChan
 
 def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",")] if text.strip() else []
+
+
+def _without(items: Iterable[str], others: Iterable[str]) -> list[str]:
+    left_out = frozenset(others)
+    return [item for item in items if item not in left_out]
 
 
 def ensure_list(is_list: bool, key: str) -> None:

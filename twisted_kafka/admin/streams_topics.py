@@ -13,6 +13,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuota
 from twisted_kafka.system import machine
 from twisted_kafka.system.bounded import BoundedCache
+from twisted_kafka.system.client_text import bounded_text, printable
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 
@@ -69,13 +70,16 @@ class StreamsTopics:
         try:
             results = self._created(orders, mutations)
             until_ns = self._clock.monotonic_ns() + retry_ms * _NS_PER_MS
+            failed = []
             for result in results:
                 if result.error:
-                    message = result.message or result.error.name
-                    self._failures.put(result.name, _Failure(message, until_ns))
-                    _log.warn("Topic {topic} of a streams group cannot be created: {reason}", topic=result.name, reason=message)
+                    failure = _Failure(result.message or result.error.name, until_ns)
+                    self._failures.put(result.name, failure)
+                    failed.append((result.name, failure.message))
                 else:
                     self._failures.discard(result.name)
+            if failed:
+                _log_failed(failed)
         finally:
             with self._lock:
                 self._creating.difference_update(order.name for order in orders)
@@ -87,3 +91,14 @@ class StreamsTopics:
         except StoreError as error:
             message = f"the metadata store failed: {error}"
             return [TopicResult(order.name, ErrorCode.UNKNOWN_SERVER_ERROR, message) for order in orders]
+
+
+def _log_failed(failed: Sequence[tuple[str, str]]) -> None:
+    """Write one line for a group, whose topology may need very many topics."""
+    topic, reason = failed[0]
+    _log.warn(
+        "Topic {topic!r} of a streams group cannot be created: {reason}{more}",
+        topic=bounded_text(topic),
+        reason=printable(bounded_text(reason)),
+        more=f"; nor can {len(failed) - 1} other topics" if len(failed) > 1 else "",
+    )

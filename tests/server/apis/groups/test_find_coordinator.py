@@ -55,6 +55,12 @@ def test_the_topic_is_created_when_it_is_first_asked_for(version: Any) -> None:
     assert creator.created == ["__consumer_offsets"]
 
 
+def test_the_topic_is_created_once_for_all_keys_of_a_request() -> None:
+    family, creator = make()
+    assert find(family, 4, ("a", "b", "c")) == [(15, -1, "", -1, "")] * 3
+    assert creator.created == ["__consumer_offsets"]
+
+
 @pytest.mark.parametrize("version", range(1, 7))
 def test_a_transactional_id_has_its_own_topic(version: Any) -> None:
     family, creator = make(__consumer_offsets=3)

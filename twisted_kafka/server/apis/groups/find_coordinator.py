@@ -3,7 +3,7 @@
 The first request creates the internal topic. Until it has a leader, the response is COORDINATOR_NOT_AVAILABLE, and clients retry.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from twisted_kafka.admin.topics import TopicManager
@@ -67,6 +67,7 @@ class FindCoordinatorApis:
         if context.api_version < SEVERAL_KEYS_SINCE:
             error, node, message = self._find(context, request.key_type, request.key)
             context.note_error(error)
+            self._create_missing_topic(context, request.key_type, [error])
             return FindCoordinatorResponse(
                 error_code=error,
                 error_message=(message or _NOT_AVAILABLE_MESSAGE) if error else ErrorCode.NONE.name,
@@ -84,7 +85,14 @@ class FindCoordinatorApis:
             coordinators.append(
                 Coordinator(key=key, error_code=error, error_message=message or "", node_id=node.id, host=node.host, port=node.port)
             )
+        self._create_missing_topic(context, request.key_type, [each.error_code for each in coordinators])
         return FindCoordinatorResponse(coordinators=coordinators)
+
+    def _create_missing_topic(self, context: RequestContext, key_type: int, errors: Collection[int]) -> None:
+        """Create the internal topic if a coordinator is not available for want of it: once for all keys of the request."""
+        kind = self._kinds.get(key_type)
+        if kind is not None and ErrorCode.COORDINATOR_NOT_AVAILABLE in errors and not self._metadata.contains(kind.topic):
+            self._topics.create_internal_topic(kind.topic, self._mutations.permissive_quota_for(context))
 
     def _find(self, context: RequestContext, key_type: int, key: str) -> Found:
         context.note_resource(_KINDS.get(key_type, ResourceKind.ANY), key)
@@ -100,7 +108,6 @@ class FindCoordinatorApis:
             except KafkaError as error:
                 return error.code, _NO_NODE, str(error)
         if not self._metadata.contains(kind.topic):
-            self._topics.create_internal_topic(kind.topic, self._mutations.permissive_quota_for(context))
             return _NOT_AVAILABLE
         state = self._metadata.partition(TopicPartition(kind.topic, kind.partition_for(key)))
         node = None if state is None else self._metadata.node(state.leader, context.listener_name)
