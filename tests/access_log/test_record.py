@@ -148,6 +148,14 @@ def test_counts_of_a_share_groups_records_are_after_the_group(lines: LineMaker) 
     assert found["share_left_out"] == 1
 
 
+def test_counts_are_numbers_that_readers_can_hold(lines: LineMaker) -> None:
+    made = request()
+    made.context.group = "g", "m", 4
+    for _ in range(3):
+        made.context.note_share("orders", ShareCount.REFUSED, 2**63)
+    assert json.loads(lines.line(made))["share"] == [{"topic": "orders", "refused": 2**63 - 1}]
+
+
 def test_records_that_are_lost_without_a_request_have_a_line(lines: LineMaker) -> None:
     line = lines.share_line(("g", "m", -1), [("a", (3,), 0, 0, 0)], {"a": {ShareCount.EXPIRED: 7, ShareCount.OVER_LIMIT: 2}})
     assert line.endswith("}\n")

@@ -382,7 +382,7 @@ class SharePartitionManager:
         made = [each for each in ready if each[2].key in fetch.made]
         has_waited = any_amount and fetch.params.may_wait
         if len(made) > 1 and not has_waited:
-            left_out = [index for index, _, _ in made[1:]]
+            left_out = {index for index, _, _ in made[1:]}
             self._read(fetch, [each for each in ready if each[0] not in left_out], results, any_amount)
             for each in made[1:]:
                 if results:

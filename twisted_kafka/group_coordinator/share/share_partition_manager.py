@@ -47,7 +47,10 @@ class SharePartitionManager:
             topic_id = snapshot.topic_ids.get(name)
             if topic_id is None or name not in snapshot.topics:
                 continue
-            missing = snapshot.topics[name].keys() - known.initialized.get(topic_id, frozenset())
+            initialized = known.initialized.get(topic_id, frozenset())
+            if len(initialized) >= len(snapshot.topics[name]):
+                continue  # every heartbeat of every member comes here: without looking at each partition
+            missing = snapshot.topics[name].keys() - initialized
             asked_ms = self._asked_ms.get((group.group_id, topic_id))
             if missing and asked_ms is not None and now_ms - asked_ms < retry_ms:
                 missing -= known.initializing.get(topic_id, frozenset())

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from twisted_kafka.network.requests.authenticator import IAuthenticator
 from twisted_kafka.network.requests.kafka_principal import ANONYMOUS, KafkaPrincipal
+from twisted_kafka.system.numbers import INT64_MAX
 
 TopicNote = tuple[str, tuple[int, ...], int, int, int]
 """What a request did to one topic: name, ids of its partitions, records, bytes, error code."""
@@ -223,7 +224,8 @@ class RequestContext:
             self.shares = {}
         counts = self.shares.setdefault(topic, {})
         before = counts.get(count, 0)
-        counts[count] = max(before, records) if count is ShareCount.DELIVERY_COUNT else before + records
+        # A client may acknowledge any offsets, of which there are more than a reader's numbers can count.
+        counts[count] = max(before, records) if count is ShareCount.DELIVERY_COUNT else min(before + records, INT64_MAX)
 
     def note_decision(self, kind: ResourceKind, name: str, operation: str, is_allowed: bool) -> None:
         """Record for the access log what the authorizer decided about a resource."""

@@ -173,6 +173,23 @@ def test_offsets_are_described() -> None:
     assert offsets(served.ask(describing("t", "none"), 0)) == {("t", 0): (5, 0), ("t", 1): (6, 0), **unknown}
 
 
+def test_only_partitions_that_exist_are_asked_for_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = Served().altered()
+    persister = served.bench.persister
+    asked, read = [], persister.read_state_summary
+    monkeypatch.setattr(persister, "read_state_summary", lambda request: asked.append(request) or read(request))
+    request = describing("t")
+    request.groups[0].topics[0].partitions = [7, 1, 1, 2, -1, 2**31 - 1, 1]
+    nothing = (-1, 0)
+    assert offsets(served.ask(request, 1)) == {("t", 7): nothing, ("t", 1): (6, 0)} | {
+        ("t", index): nothing for index in (2, -1, 2**31 - 1)
+    }
+    assert [each.partition for summary in asked for topic in summary.topics for each in topic.partitions] == [1]
+    request.groups[0].topics[0].partitions = [9]
+    assert offsets(served.ask(request, 1)) == {("t", 9): nothing}
+    assert len(asked) == 1
+
+
 def test_offsets_are_described_to_clients_that_may_describe_the_group_and_the_topic() -> None:
     served = Served().altered()
     refused = served.ask(describing(), 0, Rights(DESCRIBE_T)).groups[0]

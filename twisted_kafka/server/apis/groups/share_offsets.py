@@ -112,10 +112,15 @@ class ShareOffsetApis:
         snapshot = self._metadata.snapshot
         asked = wanted.topics or []
         allowed = self._allowed(context, AclOperation.DESCRIBE, [each.topic_name for each in asked])
-        partitions = {
-            snapshot.topic_ids[each.topic_name]: each.partitions
+        known = {
+            snapshot.topic_ids[each.topic_name]: each
             for each in asked
             if each.topic_name in allowed and _exists(snapshot, each.topic_name)
+        }
+        # The share coordinators are asked for partitions that exist, each once: a request may name very many others.
+        nothing = {(topic_id, index): ShareOffset() for topic_id, each in known.items() for index in each.partitions}
+        partitions = {
+            topic_id: sorted(snapshot.topics[each.topic_name].keys() & set(each.partitions)) for topic_id, each in known.items()
         }
         others = [
             DescribeShareGroupOffsetsResponseTopic(
@@ -124,13 +129,15 @@ class ShareOffsetApis:
                 partitions=[_nothing_known(index, each.topic_name in allowed) for index in each.partitions],
             )
             for each in asked
-            if snapshot.topic_ids.get(each.topic_name) not in partitions
+            if snapshot.topic_ids.get(each.topic_name) not in known
         ]
 
         def respond(found: Mapping[SharePartitionId, ShareOffset]) -> _Group:
-            return _Group(group_id=wanted.group_id, topics=[*_described(found, snapshot.topic_names), *others])
+            topics = _described({**nothing, **found}, snapshot.topic_names)
+            return _Group(group_id=wanted.group_id, topics=[*topics, *others])
 
-        return when_done(self._groups.describe_offsets(wanted.group_id, partitions), respond)
+        asked_for = {topic_id: indexes for topic_id, indexes in partitions.items() if indexes}
+        return when_done(self._groups.describe_offsets(wanted.group_id, asked_for), respond)
 
     # altering
 
