@@ -1,32 +1,23 @@
 """The keys of a JWKS endpoint, fetched at the start and then on a thread of its own. (Kafka: RefreshingHttpsJwks.)"""
 
 import json
-import urllib.request
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from twisted.logger import Logger
 
+from twisted_kafka.security.oauth.fetching import fetch
 from twisted_kafka.system import machine
 from twisted_kafka.system.threads import UNCAUGHT_ERRORS, make_thread
 from twisted_kafka.timing.clock import IClock
-
-TIMEOUT_S: Final = 10.0
-"""How long one answer of the endpoint may take."""
-
-MAX_BYTES: Final = 1024 * 1024
-"""The size of its answer, at most."""
 
 ATTEMPTS: Final = 4
 """How often it is asked at the start before the start fails. Later, it is asked until it answers."""
 
 EARLY_NS: Final = 60_000_000_000
 """The shortest interval of fetches that tokens with an unknown key cause."""
-
-SCHEMES: Final = ("https", "http", "file")
 
 _log = Logger()
 
@@ -42,17 +33,6 @@ class JwksSettings(NamedTuple):
 
 class JwksError(Exception):
     """The endpoint does not answer with keys."""
-
-
-def fetch(url: str) -> bytes:
-    """Return the content of an address; raises OSError and ValueError."""
-    if urlsplit(url).scheme not in SCHEMES:
-        raise ValueError(f"the address must begin with one of {', '.join(SCHEMES)}")
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-        found: bytes = answer.read(MAX_BYTES + 1)
-    if len(found) > MAX_BYTES:
-        raise ValueError(f"the answer has more than {MAX_BYTES} bytes")
-    return found
 
 
 class Jwks:
@@ -84,7 +64,7 @@ class Jwks:
         try:
             found: Any = json.loads(self._get(self._settings.url))
             keys = KeySet.import_key_set(found)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, JoseError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, JoseError, RecursionError) as error:
             raise JwksError(f"{type(error).__name__}: {error}") from error
         self.keys = keys
 
@@ -102,7 +82,7 @@ class Jwks:
         return found
 
     def close(self) -> None:
-        """End the thread, once the endpoint has answered or ``TIMEOUT_S`` is over if it is being asked. Does not wait for it."""
+        """End the thread, once the endpoint has answered or its time is over if it is being asked. Does not wait for it."""
         self._is_closed = True
         self._wake.set()
 

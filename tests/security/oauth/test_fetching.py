@@ -1,0 +1,115 @@
+"""What a server of keys may do to the broker that asks it."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka.security.oauth import fetching
+from twisted_kafka.security.oauth.fetching import fetch
+
+
+class Server:
+    """Answers each connection by ``talk``, until the client is gone."""
+
+    def __init__(self) -> None:
+        self.talk: Callable[[socket.socket], object] = lambda _: None
+        self.sent_bytes = 0
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/jwks"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(65536)
+                try:
+                    self.talk(connection)
+                except OSError:
+                    continue
+
+    def repeat(self, data: bytes) -> Callable[[socket.socket], object]:
+        def talk(connection: socket.socket) -> None:
+            while True:
+                self.sent_bytes += connection.send(data)
+
+        return talk
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+def sending(data: bytes) -> Callable[[socket.socket], object]:
+    return lambda connection: connection.sendall(data)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "*")
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_an_answer(server: Server, tmp_path: Path) -> None:
+    server.talk = sending(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    assert fetch(server.url) == b"{}"
+    path = tmp_path / "keys.json"
+    path.write_bytes(b"[]")
+    assert fetch(path.as_uri()) == b"[]"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_talks_without_end_is_left_in_time(server: Server, scheme: str) -> None:
+    """Each read has some bytes, so that no timeout of a socket ends it."""
+    hello_requests = b"\x16\x03\x03\x00\x04\x00\x00\x00\x00"
+    server.talk = server.repeat(b"HTTP/1.1 100 Continue\r\n\r\n" if scheme == "http" else hello_requests)
+    with pytest.raises(TimeoutError, match=r"took more than 0\.1 seconds"):
+        fetch(server.url.replace("http", scheme, 1), 0.1)
+
+
+def test_no_more_is_read_than_an_answer_may_have(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "MAX_BYTES", 5)
+    server.talk = sending(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(6))
+    with pytest.raises(ValueError, match="more than 5 bytes"):
+        fetch(server.url)
+
+
+def test_the_text_of_a_redirection_is_not_read(server: Server) -> None:
+    endless = server.repeat(bytes(1 << 16))
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(f"HTTP/1.1 302 Found\r\nLocation: {server.url}\r\n\r\n".encode())
+        endless(connection)
+
+    server.talk = talk
+    with pytest.raises(OSError, match="redirect"):
+        fetch(server.url)
+    assert server.sent_bytes < 200 << 20
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200, b"HTTP/1.1 500 No\r\n\r\n"]
+)
+def test_an_answer_that_is_none(server: Server, answer: bytes) -> None:
+    server.talk = sending(answer)
+    with pytest.raises(OSError):
+        fetch(server.url)
+
+
+def test_addresses_of_other_schemes_are_refused(server: Server) -> None:
+    for url in ("ftp://issuer/jwks", "data:,{}", "jwks.json"):
+        with pytest.raises(ValueError, match="must begin"):
+            fetch(url)
+    for location in (b"ftp://127.0.0.1/jwks", b"file:///etc/passwd"):
+        answer = b"HTTP/1.1 302 Found\r\nLocation: %s\r\n\r\n" % location
+        server.talk = sending(answer)
+        with pytest.raises(OSError):
+            fetch(server.url)
