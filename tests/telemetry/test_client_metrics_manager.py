@@ -21,8 +21,8 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.compression import Compression, compress
 from twisted_kafka.telemetry.client_metrics_manager import DEFAULT_INTERVAL_MS, ClientMetricsManager, Subscription
-from twisted_kafka.telemetry.exposed_metrics import DROPPED, MAX_LABELS, TYPE, ExposedMetrics
-from twisted_kafka.telemetry.otlp import Sample
+from twisted_kafka.telemetry.exposed_metrics import DROPPED, TYPE, ExposedMetrics
+from twisted_kafka.telemetry.otlp import MAX_LABELS, Sample
 from twisted_kafka.timing.clock import ManualClock
 
 CLIENT = {

@@ -36,8 +36,11 @@ MAX_INSTANCES: Final = 16_384
 EXPIRY_INTERVALS: Final = 3
 """Number of push intervals after which an inactive client expires."""
 
-MAX_RATIO: Final = 20
-"""Limit of a decompressed push, as a multiple of ``telemetry.max.bytes``, the limit of a compressed one."""
+MAX_RATIO: Final = 4
+"""Limit of a decompressed push, as a multiple of ``telemetry.max.bytes``, the limit of a compressed one.
+
+Decoded, it takes far more memory.
+"""
 
 ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """Codecs that clients may use, in order of preference."""

@@ -6,25 +6,20 @@ from typing import Final
 
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.system import machine
-from twisted_kafka.telemetry.otlp import Sample
+from twisted_kafka.telemetry.otlp import MAX_LABELS, MAX_TEXT_LENGTH, Sample
 
 TYPE: Final = "kafka.client:telemetry"
 DROPPED: Final = "DroppedSamples"
 
 MAX_SERIES: Final = 20_000
-"""Maximum number of series of all clients; samples beyond it are counted in ``DroppedSamples``."""
+"""Maximum number of series of all clients; samples beyond it are counted in ``DroppedSamples``, as are those with more than
+``MAX_LABELS`` labels."""
 
 MAX_BYTES: Final = 16 << 20
 """The most bytes of the texts of all series, with ``SERIES_BYTES`` for each; samples beyond the limit are counted, too."""
 
 SERIES_BYTES: Final = 1024
 """The memory of a series besides its texts."""
-
-MAX_TEXT_LENGTH: Final = 255
-"""Maximum number of characters of a metric name, of a label name and of a label value."""
-
-MAX_LABELS: Final = 16
-"""Maximum number of labels of a sample; one with more is counted in ``DroppedSamples``."""
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 

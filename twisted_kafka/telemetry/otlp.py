@@ -1,6 +1,7 @@
 """Decodes the metrics that clients push: OpenTelemetry's MetricsData as protocol buffers (OTLP)."""
 
 import importlib.util
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -10,6 +11,15 @@ from twisted_kafka.protocol.errors import InvalidRecordError
 _DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA."""
 
+
+MAX_TEXT_LENGTH: Final = 255
+"""Maximum number of characters of a metric name, of a label name and of a label value."""
+
+MAX_LABELS: Final = 16
+"""Maximum number of labels of a sample; one with more is not exposed."""
+
+MAX_POINTS: Final = 20_000
+"""Maximum number of values in a push: in compressed form, a small one may have millions."""
 
 MISSING: Final = "the broker was installed without its extra client-metrics"
 
@@ -30,7 +40,10 @@ class Sample(NamedTuple):
 
 
 def read_metrics(data: bytes) -> list[Sample]:
-    """Return the samples. Raises InvalidRecordError if the bytes are not MetricsData, or cannot be read here."""
+    """Return the samples. Raises InvalidRecordError if the bytes are not MetricsData, too many, or cannot be read here.
+
+    Texts are cut to ``MAX_TEXT_LENGTH``, and of the labels of a sample the first ones, ``MAX_LABELS`` and one, are kept.
+    """
     # These imports take 50 ms and are only needed if clients push metrics.
     try:
         from google.protobuf.message import DecodeError
@@ -43,34 +56,42 @@ def read_metrics(data: bytes) -> list[Sample]:
         message.ParseFromString(data)
     except DecodeError as error:
         raise InvalidRecordError(f"Invalid OpenTelemetry MetricsData: {error}") from None
-    return [
-        sample
-        for resource in message.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        for sample in _samples(metric)
-    ]
+    samples: list[Sample] = []
+    left = MAX_POINTS
+    for resource in message.resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                kind = metric.WhichOneof("data")
+                left -= 1 if kind is None else max(1, len(getattr(metric, kind).data_points))
+                if left < 0:
+                    raise InvalidRecordError(f"The push has more than {MAX_POINTS} values")
+                if kind is not None:
+                    samples += _samples(metric, kind)
+    return samples
 
 
-def _samples(metric: Any) -> Iterator[Sample]:
-    kind = metric.WhichOneof("data")
-    if kind is None:
-        return
+def _samples(metric: Any, kind: str) -> Iterator[Sample]:
+    name = metric.name[:MAX_TEXT_LENGTH]  # each access makes a copy of the name
     data = getattr(metric, kind)
     is_delta = kind in ("sum", "histogram", "exponential_histogram") and data.aggregation_temporality == _DELTA
     for point in data.data_points:
         labels = _labels(point.attributes)
         if kind in ("gauge", "sum"):
-            yield Sample(metric.name, labels, getattr(point, point.WhichOneof("value") or "as_int"), is_delta)
+            yield Sample(name, labels, getattr(point, point.WhichOneof("value") or "as_int"), is_delta)
         else:
             # Distributions: count and sum, from which averages are computed.
-            yield Sample(f"{metric.name}.observations", labels, point.count, is_delta)
-            yield Sample(f"{metric.name}.sum", labels, point.sum, is_delta)
+            yield Sample(f"{name}.observations", labels, point.count, is_delta)
+            yield Sample(f"{name}.sum", labels, point.sum, is_delta)
 
 
 def _labels(attributes: Iterable[Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((each.key, _text(each.value)) for each in attributes))
+    some = itertools.islice(attributes, MAX_LABELS + 1)
+    return tuple(sorted((each.key[:MAX_TEXT_LENGTH], _text(each.value)) for each in some))
 
 
 def _text(value: Any) -> str:
-    return str(getattr(value, value.WhichOneof("value") or "string_value"))
+    kind = value.WhichOneof("value") or "string_value"
+    if kind in ("array_value", "kvlist_value") and value.ByteSize() > MAX_TEXT_LENGTH:
+        return f"({kind})"  # as a text, lists within lists are far longer than their bytes
+    content = getattr(value, kind)
+    return str(content[:MAX_TEXT_LENGTH] if isinstance(content, str | bytes) else content)[:MAX_TEXT_LENGTH]
