@@ -7,6 +7,7 @@ from typing import Any, Final
 from OpenSSL import SSL, crypto
 
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.system.client_text import bounded_text
 from twisted_kafka.tls.certificate_expiry import expired, name_of
 from twisted_kafka.tls.ciphers import configure
 from twisted_kafka.tls.distinguished_name import java_name
@@ -141,8 +142,8 @@ def _record_failure(connection: SSL.Connection, certificate: crypto.X509, number
     if not ok:
         why = _VERIFY_ERRORS.get(number, f"OpenSSL's error {number}")
         try:
-            subject = java_name(certificate.to_cryptography().subject.public_bytes())
-        except ValueError:
+            subject = bounded_text(java_name(certificate.to_cryptography().subject.public_bytes()))
+        except Exception:  # noqa: BLE001 of anybody's certificate; cryptography's errors have no common class
             subject = "with an unreadable name"
         connection.set_app_data(f"the certificate {subject!r} is rejected: {why}")
     return bool(ok)

@@ -1,13 +1,15 @@
 import io
 import random
+import warnings
 from pathlib import Path
 
 import pytest
-from OpenSSL import SSL
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL, crypto
 
 from tests.support.budget import share_of
 from tests.support.cases import case
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, Identity
 from tests.support.network_fakes import frame, lines_of
 from tests.support.tls_harness import ALICE, CA, Listener, TlsClient, client_context
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
@@ -262,6 +264,27 @@ def test_a_session_is_resumed_with_its_principal() -> None:
     assert str(again.channel.connection.principal) == "User:CN=alice,OU=Engineering,O=Tests"
 
 
+def context_of_no_version(identity: Identity) -> SSL.Context:
+    """A client with a certificate of a version that there is not."""
+    context = client_context(None)
+    content = identity.certificate.public_bytes(serialization.Encoding.DER)
+    version_3 = b"\xa0\x03\x02\x01\x02"
+    assert content.count(version_3) == 1
+    certificate = crypto.load_certificate(crypto.FILETYPE_ASN1, content.replace(version_3, b"\xa0\x03\x02\x01\x09"))
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # cryptography has no such certificate
+        context.use_certificate(certificate)
+    context.use_privatekey(identity.key)
+    return context
+
+
+def test_a_long_name_is_shortened_where_it_is_refused() -> None:
+    name = ",".join(["CN=mallory", *[f"OU={number:060}" for number in range(500)]])
+    listener = Listener(ssl_client_auth="required")
+    (line,) = lines_of(listener.connect(Authority("CN=Other").issue(name)).handshake)
+    assert "'CN=mallory,OU=000" in line
+    assert len(line) < 600
+
+
 REFUSED = {
     "no certificate": ("peer did not return a certificate", lambda it: it.connect().handshake()),
     "unknown authority": ("'CN=mallory' is rejected", lambda it: it.connect(Authority("CN=Other").issue("CN=mallory")).handshake()),
@@ -269,6 +292,10 @@ REFUSED = {
     "not yet valid": (
         "'CN=early' is rejected: it is not valid yet",
         lambda it: it.connect(CA.issue("CN=early", days=(1, 2))).handshake(),
+    ),
+    "of no version": (
+        "certificate 'with an unreadable name' is rejected",
+        lambda it: it.connect(context=context_of_no_version(Authority("CN=Other").issue("CN=mallory"))).handshake(),
     ),
     "broker not trusted": ("does not trust this broker", lambda it: it.connect(ALICE, Authority("CN=Else")).handshake()),
     "plain Kafka": ("speaks Kafka without TLS", lambda it: _raw(it, frame(1))),
