@@ -28,7 +28,7 @@ def many_devices(day: Day, count: int = 2_000) -> None:
     ]
 
     def writes() -> Iterator[Request]:
-        for at in day.times(16):
+        for at in day.times(8):
             device, index = draw.choice(devices), draw.randrange(12)
             node = day.leaders[topic, index]
             if node not in device.ports:

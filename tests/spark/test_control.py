@@ -53,3 +53,10 @@ def test_another_account_with_the_client_id_of_a_program_is_named() -> None:
     assert (found.evidence["principal"], found.evidence["address"]) == ("User:staging", "10.240.7.9")
     near = copy | {"connection": "10.0.0.1:9092-10.1.7.9:40000-1"}
     assert "strange-program" not in {each.name for each in findings(lines + steady(range(120, 300), each=1, **near))}
+
+
+def test_a_fleet_of_which_some_are_seldom_there_does_not_sprawl() -> None:
+    often = [text for n in range(60) for text in steady([10 + n, 200 + n], each=1, client_id=f"meter-{n}")]
+    seldom = [text for n in range(60, 100) for text in steady([3 * n], each=1, client_id=f"meter-{n}")]
+    assert "many-names" in {each.name for each in findings(CALM + seldom)}
+    assert "many-names" not in {each.name for each in findings(CALM + often + seldom)}

@@ -99,3 +99,10 @@ def test_a_broker_that_was_away_before_the_first_line_is_named() -> None:
     found = named(to_brokers("calm", DAY, 1, 2) + to_brokers("calm", range(95, 360), 3), "absent-broker")
     assert (found.evidence["node"], found.first, found.last) == (3, "2026-11-21T00:00Z", "2026-11-21T01:34Z")
     assert "before 2026-11-21T01:34Z" in found.title
+
+
+def test_processes_that_others_of_their_account_replace_are_not_missed() -> None:
+    lines = OTHERS + steady(range(250), client_id="cart-0", principal="User:cart")
+    replaced = steady(range(251, 360), client_id="cart-7d9f-xkcd", principal="User:cart")
+    assert "silent-client" in {each.name for each in findings(lines)}
+    assert "silent-client" not in {each.name for each in findings(lines + replaced)}

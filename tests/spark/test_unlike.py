@@ -1,5 +1,6 @@
 """Findings about what no named detector knows: services, clients and brokers that are unlike themselves for some time."""
 
+import math
 from typing import Any
 
 import pytest
@@ -258,3 +259,22 @@ def test_a_reader_that_waits_longer_than_any_fetch_should_is_named() -> None:
     (found,) = unlike(CALM + apart(INSIDE, lambda minutes: waits(minutes, 200_000)) + waits(INSIDE, 5_000_000))
     assert (found.evidence["client_id"], found.evidence["measure"]) == ("reader-0", "remote time")
     assert unlike(CALM + apart(INSIDE, lambda minutes: waits(minutes, 100_000)) + waits(INSIDE, 500_000)) == []
+
+
+def test_one_process_that_does_not_follow_the_others_of_its_service_is_named() -> None:
+    lines = CALM + [text for name in ("calm", "quiet", "still") for text in steady(INSIDE, each=2, client_id=name)]
+    for name in ("cart-0", "cart-1"):
+        lines += apart(INSIDE, lambda minutes, name=name: steady(minutes, each=2, client_id=name))
+        lines += steady(INSIDE, each=6, client_id=name)
+    (found,) = unlike(lines + steady(DAY, each=2, client_id="cart-2"))
+    assert (found.evidence["client_id"], found.evidence["measure"]) == ("cart-2", "part of its service")
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T04:29Z")
+
+
+def test_a_fleet_that_wakes_up_slowly_opens_connections_and_is_no_finding() -> None:
+    lines = list(CALM)
+    for minute in range(21, 220):
+        for n in range(round(12 * math.sin((minute - 20) / 200 * math.pi))):
+            who = {"client_id": f"panel-{(minute + n) % 30}", "connection": f"c{minute}-{n}"}
+            lines += [line(api, 0, time=at(minute, 5 + n), **who) for api in ("ApiVersions", "Produce")]
+    assert unlike(lines) == []

@@ -14,6 +14,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, several, text, the_only
+from twisted_kafka_spark.findings.persons import topics_of
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, runs, span_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def silent_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
     """
     grid = tables.grids.persons
     found = [one for row in range(len(grid.names)) if (one := _silence(grid, row)) is not None]
-    found = [one for one in found if not _is_replaced(grid, one) and not any(_prevents(each, one) for each in known)]
+    found = [one for one in found if not _is_replaced(tables, one) and not any(_prevents(each, one) for each in known)]
     for together in _at_once(found):
         yield _silent(tables, together)
 
@@ -121,17 +122,16 @@ def service_of(client_id: str | None) -> str:
     return _CHANGING.sub("#", client_id or "")
 
 
-def _is_replaced(grid: Grid, one: _Silence) -> bool:
-    """Return whether other instances of the same service do more while one is silent: it was replaced."""
+def _is_replaced(tables: Tables, one: _Silence) -> bool:
+    """Return whether others do more while one is silent: instances of its service, or newcomers of its account on its topics."""
+    grid = tables.grids.persons
     first = grid.axis.place(one.span.first) + 1
-    same = [
-        row
-        for row, (client_id, principal, api) in enumerate(grid.names)
-        if api == one.api
-        and principal == one.principal
-        and client_id != one.client_id
-        and service_of(client_id) == service_of(one.client_id)
-    ]
+    others = [row for row, name in enumerate(grid.names) if name[1:] == (one.principal, one.api) and name[0] != one.client_id]
+    same = [row for row in others if service_of(grid.names[row][0]) == service_of(one.client_id)]
+    came = [row for row in others if abs(int(np.argmax(grid["requests"][row] > 0)) - first) <= _SOON and row not in same]
+    if came:
+        topics = set(topics_of(tables, (one.client_id, one.principal), one.api))
+        same += [row for row in came if topics & set(topics_of(tables, grid.names[row][:2], one.api))]
     if not same:
         return False
     counts = grid["requests"][same].sum(0)

@@ -114,9 +114,7 @@ def _means(grid: Grid, row: int) -> tuple[Values, Marks]:
 def _load_of_others(grid: Grid, row: int, inside: Marks) -> float:
     """Return how many times as many writes the other services send inside as outside."""
     rows = _of_others(grid, grid.rows(api="Produce"), row)
-    counts = grid["requests"][rows].sum(0) if rows else np.zeros(grid.axis.length)
-    within, without = counts[inside], counts[~inside]
-    return float(within.mean() / without.mean()) if within.any() and without.any() else 1.0
+    return _rise(grid["requests"][rows].sum(0), inside) if rows else 1.0
 
 
 def _ratio(means: Values, active: Marks, inside: Marks) -> float:
@@ -141,6 +139,7 @@ def _do_others_follow(ratio: float, others: Sequence[float]) -> bool:
 def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
     for api in dict.fromkeys(name[2] for name in grid.names):
         rows = grid.rows(api=api)
+        services = _by_service(grid, rows)
         for row in rows:
             counts = grid["requests"][row]
             there = np.flatnonzero(counts)
@@ -161,12 +160,28 @@ def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
                 continue  # a silence
             if max(before, after) < limits.CHANGED_FACTOR * max(min(before, after), 1e-9) or not min(before, after):
                 continue
-            others = [_ratio(grid["requests"][each], grid["requests"][each] > 0, inside) for each in _of_others(grid, rows, row)]
+            mine = service_of(grid.names[row][0]), grid.names[row][1]
+            others = [_rise(each, inside) for service, each in services.items() if service != mine]
             if missing < limits.CHANGED_REQUESTS_FLOOR or _do_others_follow(after / before, others):
                 continue
             if _do_others_follow(after / before, [_load_of_others(grid, row, inside)]):
                 continue
             yield _Step(grid.names[row][:2], api, "requests", _span(grid, row, run), before, after, missing)
+
+
+def _by_service(grid: Grid, rows: Sequence[int]) -> dict[tuple[str, Any], Values]:
+    """Return the requests of each service in each slot."""
+    found: dict[tuple[str, Any], Values] = {}
+    for row in rows:
+        service = service_of(grid.names[row][0]), grid.names[row][1]
+        found[service] = found.get(service, 0) + grid["requests"][row]
+    return found
+
+
+def _rise(counts: Values, inside: Marks) -> float:
+    """Return how many times as many requests there are inside as outside; 1 if that is not known."""
+    within, without = counts[inside], counts[~inside]
+    return float(within.mean() / without.mean()) if within.any() and without.any() else 1.0
 
 
 def _span(grid: Grid, row: int, run: Run) -> Span:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
 _SHORT_US = 600_000_000
 """A client id that is there for so long at most is not that of a process."""
+_MOSTLY_SHORT = 0.5
+"""The share of the client ids of a service that are there for minutes only, if it makes one for each piece of work."""
 _MOSTLY = 0.9
 """The share of the requests with an account from which one without is strange."""
 _OF_LIBRARIES = re.compile(
@@ -329,9 +331,12 @@ def many_names(tables: Tables) -> Iterator[Finding]:
         yield from _sprawl(principal, rows, sorted({row["group_id"] for row in rows}), ("used", "groups", "JoinGroup"))
     clients: dict[tuple[Any, Any], list[Row]] = defaultdict(list)
     for row in tables["software_of"]:
-        if row["client_id"] is not None and row["first_us"] and row["last_us"] - row["first_us"] <= _SHORT_US:
+        if row["client_id"] is not None and row["first_us"]:
             clients[row["principal"], service_of(row["client_id"])].append(row)
-    for (principal, _), rows in sorted(clients.items(), key=str):
+    for (principal, _), every in sorted(clients.items(), key=str):
+        rows = [row for row in every if row["last_us"] - row["first_us"] <= _SHORT_US]
+        if len(rows) < _MOSTLY_SHORT * len(every):
+            continue  # a fleet, of which some are seldom there
         yield from _sprawl(principal, rows, sorted({row["client_id"] for row in rows}), ("used", "client ids", "ApiVersions"))
 
 

@@ -89,6 +89,17 @@ _ABORTED = Measure(
 _IDLE = Measure(
     "idle", "requests", True, "share", "sent its {api} requests in bursts, nothing for {share} of the time", "", 0.25, is_share=True
 )
+_PART = Measure(
+    "part of its service",
+    "requests",
+    True,
+    "part",
+    "",
+    "sent {factor} times fewer {api} requests than usual, compared to the other processes of its service",
+    0.1,
+)
+"""What one of several processes does, for each request of the others: the time of day is the same for all of them."""
+_MOST_PROCESSES, _OF_PROCESSES = 20, ("Produce", "Fetch")
 _PHASES = tuple(
     Measure(
         f"{name} time",
@@ -201,6 +212,7 @@ def every_series(tables: Tables) -> Iterator[Series]:
     """Yield the series of services, of clients and of brokers."""
     persons = tables.grids.persons
     subjects = list(_subjects(persons))
+    yield from _parts(persons, subjects)
     for subject, rows in subjects:
         there = persons["requests"][list(rows)].sum(0) > 0
         by_api: dict[str, list[int]] = defaultdict(list)
@@ -244,6 +256,25 @@ def _subjects(persons: Grid) -> Iterator[tuple[Subject, tuple[int, ...]]]:
     for who in busiest:
         if who not in alone and whole[by_client[who]].sum():
             yield Subject(service_of(who[0]), who[1], (who[0],)), tuple(by_client[who])
+
+
+def _parts(persons: Grid, subjects: list[tuple[Subject, tuple[int, ...]]]) -> Iterator[Series]:
+    """Yield what each client of a service does, compared to the service's others."""
+    whole = {
+        (subject.service, subject.principal): rows
+        for subject, rows in subjects
+        if subject.is_service and len(subject.clients) <= _MOST_PROCESSES
+    }
+    for subject, rows in subjects:
+        of_service = whole.get((subject.service, subject.principal))
+        if subject.is_service or of_service is None:
+            continue
+        for row in rows:
+            api = persons.names[row][2]
+            if api in _OF_PROCESSES:
+                mine = persons["requests"][row]
+                every = persons["requests"][[each for each in of_service if persons.names[each][2] == api]].sum(0)
+                yield Series(subject, api, _PART, persons.axis, mine, every - mine, mine > 0)
 
 
 def _connections(tables: Tables, subjects: list[tuple[Subject, tuple[int, ...]]]) -> Iterator[Series]:

@@ -15,7 +15,7 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.detectors import name_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
 from twisted_kafka_spark.findings.general.breaks import Break, breaks
-from twisted_kafka_spark.findings.general.series import CONNECTIONS, OF_EACH_START, Series, every_series
+from twisted_kafka_spark.findings.general.series import CONNECTIONS, OF_EACH_START, RATE, Series, every_series
 from twisted_kafka_spark.findings.persons import is_about
 from twisted_kafka_spark.findings.runs import span_of
 
@@ -93,6 +93,8 @@ def _without_daily(changes: list[_Change], every: list[Series]) -> list[_Change]
     kept = []
     for change in changes:
         series, found = change.series, change.found
+        if series.api == CONNECTIONS and _is_busier(change, every):
+            continue
         if not series.measure.is_mean and series.api != CONNECTIONS:
             writers = peers["Produce", "requests"]
             if any(_is_followed(found, _of_others(each, series)) for each in (peers[series.key], writers)):
@@ -108,8 +110,26 @@ def _is_followed(found: Break, others: list[Series]) -> bool:
 
 
 def _of_others(peers: list[Series], series: Series) -> list[Series]:
-    mine = series.subject.service, series.subject.principal
-    return [each for each in peers if (each.subject.service, each.subject.principal) != mine and each.sums.any()]
+    """Return the series of the other services, each as a whole: a fleet of clients with few requests each is one of them."""
+    whole: dict[tuple[Any, Any], Series] = {}
+    for each in peers:
+        service = each.subject.service, each.subject.principal
+        if service not in whole or len(each.subject.clients) > len(whole[service].subject.clients):
+            whole[service] = each
+    whole.pop((series.subject.service, series.subject.principal), None)
+    return [each for each in whole.values() if each.sums.any()]
+
+
+def _is_busier(change: _Change, every: list[Series]) -> bool:
+    """Return whether a subject opens more connections since it does more: its other requests are as many more."""
+    mine = [each for each in every if each.subject == change.series.subject and each.measure is RATE]
+    main = max(mine, key=lambda each: float(each.sums.sum()), default=None)
+    if main is None:
+        return False
+    inside = np.zeros(len(main.sums), np.bool_)
+    inside[change.found.first : change.found.last + 1] = True
+    before, after = (max(float(main.sums[where].mean()), 1e-9) for where in (~inside, inside))
+    return bool(np.log(after / before) >= _FOLLOW * change.found.log_factor > 0)
 
 
 def _factor(series: Series, found: Break) -> float:
