@@ -66,6 +66,13 @@ def test_a_broker_that_is_away_again_and_again_is_named_once() -> None:
     assert (found.first, found.last) == ("2026-11-21T00:40Z", "2026-11-21T01:26Z")
 
 
+def test_a_broker_with_few_requests_at_night_is_not_away() -> None:
+    night = range(120, 180)
+    lines = [text for node in (1, 2, 3) for text in sent(range(120), each=8, node=node)]
+    lines += [text for node in (1, 2, 3) for text in sent([minute for minute in night if minute % 3 == node % 3], node=node)]
+    assert "absent-broker" not in {each.name for each in findings(lines)}
+
+
 def test_a_restart_of_each_broker_is_no_finding() -> None:
     assert findings(cluster(range(1, 4), {node: [40 + 5 * node, 41 + 5 * node] for node in range(1, 4)})) == []
 

@@ -19,6 +19,7 @@ from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, r
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Axis, Grid
+    from twisted_kafka_spark.findings.runs import Values
     from twisted_kafka_spark.views import Tables
 
 _STEADY_APIS = ("Produce", "Fetch", "OffsetCommit")
@@ -33,6 +34,8 @@ _TOGETHER = 10 * MINUTE
 """How much silences of one cause differ."""
 _SURELY_AWAY = 10
 """Requests that are expected in the time in which a broker has none: with fewer it may be chance."""
+_AROUND_MINUTES = 60
+"""The minutes before and after an absence that say how many requests were expected."""
 _AT_ONCE_MINUTES, _MOST_LISTED = 2, 8
 _MOVES, _ROLLING_MINUTES = ("Produce", "Fetch"), 10
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
@@ -244,10 +247,17 @@ def _absences(nodes: Grid, row: int, begin: int) -> Iterator[_Away]:
         others = whole[run[0] : run[1] + 1] - counts[run[0] : run[1] + 1]
         is_alone = len(nodes.names) == 1
         if is_alone or others.sum():
-            is_long = minutes >= limits.ABSENT_MINUTES and usual * minutes >= limits.SILENT_REQUESTS
-            is_short = usual * minutes >= _SURELY_AWAY and minutes < limits.ABSENT_MINUTES
+            missing = min(usual, _usual_around(counts, run)) * minutes
+            is_long = minutes >= limits.ABSENT_MINUTES and missing >= limits.SILENT_REQUESTS
+            is_short = missing >= _SURELY_AWAY and minutes < limits.ABSENT_MINUTES
             if is_long or is_short:
                 yield _Away(nodes.names[row][0], run, usual, is_short)
+
+
+def _usual_around(counts: Values, run: Run) -> float:
+    """Return the requests of a minute before a run, or after it if those are fewer: at night there are fewer."""
+    before, after = counts[max(run[0] - _AROUND_MINUTES, 0) : run[0]], counts[run[1] + 1 : run[1] + 1 + _AROUND_MINUTES]
+    return min((float(each.mean()) for each in (before, after) if len(each)), default=0.0)
 
 
 def _together(gone: list[_Away]) -> list[list[_Away]]:
