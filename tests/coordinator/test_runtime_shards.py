@@ -23,6 +23,7 @@ from twisted_kafka.protocol.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,
     KafkaError,
+    KafkaStorageError,
     NotCoordinatorError,
 )
 from twisted_kafka.protocol.messages.coordinators.coordinator_records import OffsetCommitValue
@@ -578,6 +579,16 @@ def test_a_batch_that_cannot_be_read(skips: bool) -> None:
             "journal-0 is not available, and is loaded again in 1 s: The batch of journal-0 at offset 1 is damaged"
         )
         assert "coordinator.load.skip.damaged.batches=true" in line
+
+
+def test_a_load_that_a_disk_ends_is_one_line() -> None:
+    def failing(partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
+        raise KafkaStorageError("the log directory of journal-0 is offline")
+
+    setup = Setup()
+    setup.log.read_all = failing
+    (line,) = lines_of(setup.elect)
+    assert line == "journal-0 is not available, and is loaded again in 1 s: the log directory of journal-0 is offline"
 
 
 def test_the_records_that_are_loaded_are_counted() -> None:

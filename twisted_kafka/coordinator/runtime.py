@@ -28,7 +28,7 @@ from typing import Final, Generic, NoReturn, TypeVar, cast
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
-from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagedBatchError, DamagePolicy
+from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.effects import Effects, EndTransaction, Send, ShardTimer, ShardTimers, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, ShardFactory
@@ -416,7 +416,7 @@ class CoordinatorRuntime(Generic[S]):
             context.state = CoordinatorState.FAILED
         delay_ms = min(LOAD_BACKOFF_MS << context.failed_loads, LOAD_BACKOFF_MAX_MS)
         again = f"{context.partition} is not available, and is loaded again in {delay_ms // 1000} s"
-        if isinstance(error, DamagedBatchError):
+        if isinstance(error, KafkaError | OSError):  # a disk has failed, say
             _log.error("{again}: {error}", again=again, error=error)
         else:
             _log.failure("{again}", again=again)
