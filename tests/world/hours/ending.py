@@ -1,7 +1,7 @@
 """What holds in the end, when the load and the faults are over for a while, beside the promises that are always kept."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,11 +23,18 @@ MOST_S: Final = 60.0
 _LOOK_S: Final = 5.0
 
 
-async def check_ending(world: World) -> None:
-    """Wait until all holds. Raises AssertionError if it does not come to that."""
+Place = tuple[int, int]
+"""A partition of the ledger, and an offset."""
+
+
+async def check_ending(world: World, seen: Collection[Place]) -> None:
+    """Wait until all holds. ``seen`` are the records of the ledger that were read as committed.
+
+    Raises AssertionError if it does not come to that.
+    """
     until_s = world.now_s + MOST_S
     directories = {each.number: each.log_directory for each in world.brokers}
-    while wrong := Ending(directories, world.in_sync).wrong():
+    while wrong := Ending(directories, world.in_sync, seen).wrong():
         assert world.now_s < until_s, "\n".join(wrong[:10])
         await world.run(_LOOK_S)
 
@@ -35,14 +42,17 @@ async def check_ending(world: World) -> None:
 class Ending:
     """Looks at the logs of a world in which nothing happens any more."""
 
-    def __init__(self, directories: Mapping[int, Path], in_sync: Callable[[TopicPartition], list[int]]) -> None:
+    def __init__(
+        self, directories: Mapping[int, Path], in_sync: Callable[[TopicPartition], list[int]], seen: Collection[Place] = ()
+    ) -> None:
         """``directories`` are the brokers' log directories; ``in_sync`` returns the brokers of a partition, its leader first."""
+        self._seen = seen
         self._directories = directories
         self._replicas = Replicas(directories, in_sync)
 
     def wrong(self) -> list[str]:
-        """Return which in-sync replicas differ, which transactions are open, and which records the ledger has twice or lacks."""
-        return [*self._differences(), *self._open_transactions(), *self._wrong_transfers()]
+        """Return which replicas differ, which transactions are open, and which records of the ledger do not count once."""
+        return [*self._differences(), *self._open_transactions(), *self._wrong_ledger()]
 
     def _leading(self) -> Iterator[tuple[TopicPartition, dict[int, Replica]]]:
         for partition in self._replicas.partitions():
@@ -66,12 +76,16 @@ class Ending:
             for producer in open_producers(self._directories[leader] / str(partition)):
                 yield f"{partition} has an open transaction of producer {producer}"
 
-    def _wrong_transfers(self) -> Iterator[str]:
-        counts: Counter[Source] = Counter()
-        for partition, replicas in self._leading():
-            if partition.topic == LEDGER:
-                counts.update(_committed_sources(self._directories[next(iter(replicas))] / str(partition)))
-        yield from wrong_transfers(counts)
+    def _wrong_ledger(self) -> Iterator[str]:
+        found = {
+            (partition.partition, offset): source
+            for partition, replicas in self._leading()
+            if partition.topic == LEDGER
+            for offset, source in _committed(self._directories[next(iter(replicas))] / str(partition))
+        }
+        for partition, offset in sorted(set(self._seen) - found.keys()):
+            yield f"ledger-{partition} offset {offset} was read as committed"
+        yield from wrong_transfers(Counter(found.values()))
 
 
 def _shown(replica: Replica, first: int) -> list[tuple[int, int, int]]:
@@ -106,17 +120,17 @@ def open_producers(directory: Path) -> set[int]:
     return found
 
 
-def _committed_sources(directory: Path) -> Iterator[Source]:
-    """Return the sources of the committed records of a partition of the ledger."""
-    waiting: dict[int, list[Source]] = defaultdict(list)
+def _committed(directory: Path) -> Iterator[tuple[int, Source]]:
+    """Return the offsets and the sources of the committed records of a partition of the ledger."""
+    waiting: dict[int, list[tuple[int, Source]]] = defaultdict(list)
     for batch in _all_batches(directory):
         is_committing = _is_committing(batch)
         if is_committing is not None:
-            sources = waiting.pop(batch.producer_id, [])
-            yield from sources if is_committing else ()
+            entries = waiting.pop(batch.producer_id, [])
+            yield from entries if is_committing else ()
         elif batch.is_transactional and not batch.is_control:
             for record in batch.records():
-                waiting[batch.producer_id].append(source_of(bytes(record.value or b"")))
+                waiting[batch.producer_id].append((record.offset, source_of(bytes(record.value or b""))))
 
 
 def wrong_transfers(counts: "Counter[Source]") -> Iterator[str]:

@@ -10,6 +10,7 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 
+from tests.world.hours.ending import Place
 from tests.world.hours.members import COMPACTED, LEDGER, PLAIN, belong, entry, share, stream
 from tests.world.hours.wire import Cluster
 from twisted_kafka.protocol.api import ApiKey
@@ -111,6 +112,24 @@ async def consume(servers: str) -> None:
             await consumer.getmany(timeout_ms=500)
     finally:
         await consumer.stop()
+
+
+def audit(seen: set[Place]) -> Callable[[str], Awaitable[None]]:
+    """Return a program that notes which records of the ledger a reader of committed records gets."""
+
+    async def audit(servers: str) -> None:
+        consumer = aiokafka.AIOKafkaConsumer(
+            LEDGER, bootstrap_servers=servers, group_id="auditors", auto_offset_reset="earliest", isolation_level="read_committed"
+        )
+        try:
+            await consumer.start()
+            for _ in range(random.randrange(5, 60)):
+                for partition, records in (await consumer.getmany(timeout_ms=500)).items():
+                    seen.update((partition.partition, record.offset) for record in records)
+        finally:
+            await consumer.stop()
+
+    return audit
 
 
 async def administer(servers: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from twisted.logger import Logger
 
-from tests.world.hours.ending import Ending, failures
+from tests.world.hours.ending import Ending, Place, failures
 from tests.world.hours.members import entry
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
@@ -41,8 +41,8 @@ class Logs:
         )
         self._append("ledger-0", bytes(marker), (1, 2))
 
-    def wrong(self) -> list[str]:
-        return Ending(self.directories, lambda _: [2, 1]).wrong()
+    def wrong(self, *seen: Place) -> list[str]:
+        return Ending(self.directories, lambda _: [2, 1], seen).wrong()
 
 
 @pytest.fixture
@@ -68,6 +68,14 @@ def test_records_that_count_twice_or_not_are_named(logs: Logs) -> None:
         "plain-3 offset 4 is 2 times in the ledger",
         "plain-3 offsets [5, 6] are not in the ledger, but later ones",
     ]
+
+
+def test_an_aborted_record_that_was_read_as_committed_is_named(logs: Logs) -> None:
+    logs.transfer(4)
+    logs.mark(committed=False)
+    logs.transfer(4)
+    logs.mark(committed=True)
+    assert logs.wrong((0, 0), (0, 2)) == ["ledger-0 offset 0 was read as committed"]
 
 
 def test_an_open_transaction_and_a_replica_that_differs_are_named(logs: Logs) -> None:
