@@ -1,0 +1,1 @@
+"""How many simulated hours find a fault in the broker: ``python -m tests.world.mutants``."""
