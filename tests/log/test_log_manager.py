@@ -285,6 +285,16 @@ def test_topic_settings_can_change(broker: Broker) -> None:
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 12345)
 
 
+def test_settings_of_a_topic_change_without_a_look_at_all_logs(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request may change the settings of thousands of topics."""
+    manager = broker.start()
+    logs = [manager.get_or_create_log(partition) for partition in (ONE, TWO)]
+    broker.topic_configs["one"] = {"retention.ms": "5"}
+    monkeypatch.setattr(manager, "all_logs", lambda: pytest.fail("there may be very many"))
+    manager.update_topic_config("one")
+    assert [log.config.retention_ms for log in logs] == [5, 604_800_000]
+
+
 def test_other_directories_are_left_alone(broker: Broker) -> None:
     for name in ("lost+found", "notes", "one-0.abc-stray"):
         (broker.path / "a" / name).mkdir(parents=True)

@@ -14,6 +14,7 @@ from twisted_kafka.log.producer_state.producer_state_manager import (
     BUMPED_EPOCH,
     NO_OFFSET,
     OpenOffsets,
+    ProducerBatch,
     ProducerEntry,
     ProducerStateManager,
     marker_guard,
@@ -598,3 +599,13 @@ def test_an_append_beside_many_open_transactions_compares_none_of_them() -> None
         assert state.update(header, b"") is None
         assert state.first_unstable_offset == 0
     assert CountedOffset.comparisons == 0
+
+
+def test_the_last_sequence_does_not_depend_on_an_epoch_that_begins_meanwhile() -> None:
+    """DescribeProducers asks on a thread of its own."""
+
+    class Beginning(ProducerEntry):
+        lists: Any = [[ProducerBatch(7, 7, 0, 0)], []]  # noqa: RUF012 of this test alone
+        batches = property(lambda self: self.lists.pop(0), lambda self, value: None)
+
+    assert Beginning(1).last_sequence == 7

@@ -15,6 +15,7 @@ from twisted_kafka.log.directories.loading_progress import LoadingProgress
 from twisted_kafka.log.directories.log_directories import LogDirectories, PreferredDirectories
 from twisted_kafka.log.directories.log_directory import NO_BROKER_EPOCH, LogDirectory
 from twisted_kafka.log.directories.log_removal import LogRemover
+from twisted_kafka.log.directories.log_table import LogTable
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     FUTURE_DIRECTORY_SUFFIX,
@@ -64,8 +65,8 @@ class LogManager:
         self._config = config
         self._scheduler = scheduler
         self._topic_configs: TopicConfigLookup = lambda _topic: {}
-        self._logs: dict[TopicPartition, UnifiedLog] = {}
-        self._future_logs: dict[TopicPartition, UnifiedLog] = {}
+        self._logs = LogTable()
+        self._future_logs = LogTable()
         self._preferred = PreferredDirectories()
         self._lock = machine.Lock()
         self._has_begun_loading = False
@@ -311,9 +312,8 @@ class LogManager:
     def update_topic_config(self, topic: str) -> None:
         """Apply a topic's current config to its logs."""
         config = self.topic_config(topic)
-        for log in self.all_logs():
-            if log.topic_partition.topic == topic:
-                self._update_config(log, config)
+        for log in (*self._logs.of_topic(topic), *self._future_logs.of_topic(topic)):
+            self._update_config(log, config)
 
     def _update_config(self, log: UnifiedLog, config: LogConfig) -> None:
         was_compacted = log.config.compact
@@ -395,9 +395,9 @@ class LogManager:
             if was_there and self.cleaner is not None:
                 self.cleaner.manager.resume([topic_partition])
 
-    def _delete(self, logs: dict[TopicPartition, UnifiedLog], topic_partition: TopicPartition) -> bool:
+    def _delete(self, logs: LogTable, topic_partition: TopicPartition) -> bool:
         with self._lock:
-            log = logs.pop(topic_partition, None)
+            log = logs.take(topic_partition)
             if log is None:
                 return False
             self._forget(log)

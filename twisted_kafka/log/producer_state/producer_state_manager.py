@@ -84,7 +84,8 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         """The last sequence number of this epoch, or NO_SEQUENCE."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+        batches = self.batches  # read once: for an epoch that begins, another thread puts an empty list in its place
+        return batches[-1].last_sequence if batches else NO_SEQUENCE
 
     def add(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
         """Add an appended batch; ``offset_delta`` is that of its last record."""
