@@ -184,6 +184,21 @@ def test_each_reference_is_followed_once() -> None:
     assert registry.decode(b"\0\0\0\0\x01\x02a") == ("avro", "a")
 
 
+def test_a_schema_that_cannot_be_read_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+
+    def failing(*arguments: object) -> AvroReader:
+        tried.append(arguments)
+        raise ValueError("no schema")
+
+    registry = Schemas()
+    registry.add(json.dumps({"id": 1, "subject": "s", "version": 1, "schema": '"string"'}).encode())
+    monkeypatch.setattr(schemas, "AvroReader", failing)
+    for _ in range(3):
+        assert registry.decode(b"\0\0\0\0\x01\x02a") is None
+    assert len(tried) == 1
+
+
 def test_deletions_count_among_the_bytes_of_schemas(
     session: Session, name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,8 @@ class Schemas:
     def __init__(self) -> None:
         self._by_id: dict[int, _Schema] = {}
         self._by_version: dict[tuple[str, int], _Schema] = {}
-        self._decoders: dict[int, Decoder] = {}
+        self._decoders: dict[int, Decoder | None] = {}
+        """By the schemas' ids; None for a schema that cannot be read."""
 
     @classmethod
     def of(cls, session: Session) -> "Schemas":
@@ -85,8 +86,10 @@ class Schemas:
             return None
         try:
             if number not in self._decoders:
+                self._decoders[number] = None  # it may take long to find that it cannot be read: once, not for each record
                 self._decoders[number] = Decoder(schema.kind, schema.text, self._texts(schema))
-            return self._decoders[number].decode(data[_HEAD_BYTES:], is_registered=True)
+            decoder = self._decoders[number]
+            return None if decoder is None else decoder.decode(data[_HEAD_BYTES:], is_registered=True)
         except Exception:  # noqa: BLE001 schema and data are anybody's: the value is shown as it is
             return None
 
