@@ -24,6 +24,16 @@ from twisted_kafka.tools.main import EXIT_USAGE, main
             "certificates a b",
             "twisted-kafka certificates: there is an argument too many: 'b'; see twisted-kafka certificates --help",
         ),
+        (
+            "topics reassign t --brokers 1 -r 0",
+            "twisted-kafka topics reassign: argument -r/--replication-factor: 0 is too small: expected at least 1; "
+            "see twisted-kafka topics reassign --help",
+        ),
+        (
+            "consume t -n -1",
+            "twisted-kafka consume: argument -n/--max-records: -1 is too small: expected at least 0; "
+            "see twisted-kafka consume --help",
+        ),
         ("", "twisted-kafka: the following arguments are required: COMMAND; see twisted-kafka --help"),
         ("consume", "twisted-kafka consume: the following arguments are required: TOPIC; see twisted-kafka consume --help"),
         (

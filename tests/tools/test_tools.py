@@ -3,6 +3,8 @@
 import json
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,26 @@ def expected(name: str, file: str) -> list[dict[str, object]]:
 def dumped(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
     assert main(["dump-log", "--json", *arguments]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_output_whose_reader_has_gone_is_no_error(clean: Path) -> None:
+    (path,) = clean.glob("__consumer_offsets-2/*.log")
+    command = [sys.executable, "-m", "twisted_kafka.tools.main", "dump-log", "--records", *[str(path)] * 300]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_an_interrupted_command_has_the_status_of_shells(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("twisted_kafka.tools.offline.inspection._verify", interrupted)
+    assert main(["verify", str(clean)]) == 130
 
 
 def damaged_batch() -> bytes:

@@ -1,7 +1,9 @@
 """The command ``twisted-kafka``: runs, prepares and inspects brokers, works with clusters, or reports on an access log."""
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from twisted_kafka.tools import report
@@ -13,12 +15,14 @@ if TYPE_CHECKING:
     from twisted_kafka.tools.parser import Parser
 
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+"""After ctrl-C, as shells report it."""
 SERVE = "serve"
 CLUSTER = "cluster"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 0, 1 for errors in the files or of brokers, 2 for errors in the command line.
+    """Run the command; return the status: 0, 1 for errors in files or of brokers, 2 for a wrong command line, 130 after ctrl-C.
 
     ``serve`` exits like ``twistd kafka``, and the commands for the access log exit like ``python -m twisted_kafka_spark``.
     """
@@ -82,14 +86,25 @@ def _text(error: Exception) -> str:
     return str(error)
 
 
+def _discard_output() -> None:
+    """Send what is still buffered nowhere: the interpreter writes it at its end, and the reader of the pipe has gone."""
+    sys.stderr.close()
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def _run(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe has closed it
+        _discard_output()
         return 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except Exception as error:
         if not isinstance(error, COMMANDS[_command(arguments)].errors()):
             raise

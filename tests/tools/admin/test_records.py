@@ -115,6 +115,10 @@ def test_records_that_were_deleted_are_skipped(cli: Cli) -> None:
         (["-f", "json"], b'{"valu":1}', "record 1: unknown field 'valu'"),
         (["-f", "json"], b"{", "record 1: the line '{' is not JSON"),
         (["-f", "json"], b"[1]", 'expected an object such as {"key":"k","value":"v"}'),
+        (["-f", "json"], b'{"value":%s}' % (b"[" * 100_000), "nested too deeply"),
+        (["-f", "json"], b'{"timestamp":9223372036854775808}', "must be numbers"),
+        (["-f", "json"], b'{"partition":2147483648}', "must be numbers"),
+        (["-f", "json"], b'{"partition":true}', "must be numbers"),
         (["-f", "hex"], b"0a\nxyz", "record 2: 'xyz' is not hexadecimal"),
         (["-K", "\t"], b"no tab", "has no key separator '\\t'"),
         (["-p", "7"], b"a", "has no partition 7: it has 1 partition, from 0 on"),
@@ -122,6 +126,21 @@ def test_records_that_were_deleted_are_skipped(cli: Cli) -> None:
 )
 def test_input_that_is_wrong(options: list[str], stdin: bytes, said: str, cli: Cli) -> None:
     assert said in cli.fails("produce", cli.topic("-p", "1"), *options, stdin=stdin)
+
+
+def test_a_time_of_zero_is_a_time(cli: Cli) -> None:
+    topic = cli.topic("-p", "1")
+    cli.ok("produce", topic, "a", "-t", "1970-01-01T00:00:00Z")
+    assert [each["timestamp"] for each in cli.json("consume", topic)] == [0]
+    assert "no time before 1970" in cli.fails("produce", topic, "a", "-t", "1969-12-31T23:59:59Z", status=2)
+    assert "is not a position" in cli.fails("produce", topic, "a", "-t", f"{'9' * 400}d", status=2)
+
+
+def test_a_long_line_that_arrives_in_parts(cli: Cli) -> None:
+    topic = cli.topic("-p", "1", "-c", "max.message.bytes=2000000")
+    long = b"x" * 300_000
+    cli.ok("produce", topic, stdin=long + b"\r\n\nb\n" + long)
+    assert cli.ok("consume", topic).out.split(b"\n") == [long, b"", b"b", long, b""]
 
 
 def test_a_record_that_is_too_large_names_the_setting(cli: Cli) -> None:

@@ -45,13 +45,13 @@ def parse_position(text: str, now_ms: int) -> Position:
 def parse_time(text: str, now_ms: int) -> int:
     """Return milliseconds since the epoch of a time, or of a time ago; raise ValueError that lists the forms."""
     ago = _AGO.fullmatch(text)
-    if ago:
-        return now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]])
     try:
+        if ago:
+            return now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]])
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return int((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)
+    except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a position: expected {POSITIONS}") from None
-    return int((moment if moment.tzinfo else moment.astimezone()).timestamp() * 1000)
 
 
 def time_text(timestamp_ms: int) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from twisted_kafka.console.cluster.offsets import time_text
 from twisted_kafka.protocol.records.record import NO_TIMESTAMP, Header, RecordBatch
+from twisted_kafka.system.numbers import INT32_MAX, INT64_MAX
 
 TEXT: Final = "text"
 JSON: Final = "json"
@@ -96,6 +97,13 @@ def parse_header(text: str) -> Header:
 
 def _read_json(line: bytes) -> Written:
     try:
+        return _from_json(line)
+    except RecursionError:
+        raise ValueError(f"the line {_short(line)} is nested too deeply") from None
+
+
+def _from_json(line: bytes) -> Written:
+    try:
         found = json.loads(line)
     except ValueError as error:
         raise ValueError(f"the line {_short(line)} is not JSON ({error})") from None
@@ -111,7 +119,7 @@ def _read_json(line: bytes) -> Written:
         raise ValueError('headers must be an object, or a list such as [{"key":"k","value":"v"}]')
     timestamp_ms = found.get("timestamp", NO_TIMESTAMP)
     partition = found.get("partition")
-    if not isinstance(timestamp_ms, int) or not isinstance(partition, int | None):
+    if not _is_number(timestamp_ms, INT64_MAX) or not (partition is None or _is_number(partition, INT32_MAX)):
         raise ValueError("timestamp (in milliseconds) and partition of a record must be numbers")
     return Written(
         _bytes_of(found, "key"),
@@ -120,6 +128,10 @@ def _read_json(line: bytes) -> Written:
         timestamp_ms,
         partition,
     )
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= most
 
 
 def _bytes_of(found: Mapping[str, Any], name: str) -> bytes | None:

@@ -57,6 +57,21 @@ def complete(parser: argparse.ArgumentParser, run: Run) -> None:
     parser.set_defaults(run=lambda options: _run(options, run))
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number, and not below ``least``."""
+
+    def number(text: str) -> int:
+        try:
+            found = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{found} is too small: expected at least {least}")
+        return found
+
+    return number
+
+
 def several(parser: argparse.ArgumentParser, name: str, metavar: str, text: str | None = None, *, least: int = 0) -> None:
     """Add the last positional argument, a list. Its items may also follow options."""
     parser.add_argument(name, nargs="+" if least else "*", metavar=metavar, help=text)

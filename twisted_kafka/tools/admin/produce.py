@@ -60,6 +60,8 @@ def _produce(options: argparse.Namespace, session: Session, output: Output) -> N
     clock = SystemClock()
     headers = [parse_header(each) for each in options.header]
     timestamp_ms = None if options.timestamp is None else parse_time(options.timestamp, clock.wall_ms())
+    if timestamp_ms is not None and timestamp_ms < 0:
+        raise ValueError(f"--timestamp {options.timestamp}: a record has no time before 1970")
     read = reader(options.format, options.key_separator)
     (topic,) = session.topics([options.topic])
     producer = Producer(
@@ -79,12 +81,9 @@ def _produce(options: argparse.Namespace, session: Session, output: Output) -> N
                         f"record {line_number}: {error}; {counted(progress.records, 'record')} before it were sent"
                     ) from None
                 record = _completed(record, options, null)
-                producer.add(
-                    record._replace(
-                        headers=[*record.headers, *headers],
-                        timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else (timestamp_ms or clock.wall_ms()),
-                    )
-                )
+                if record.timestamp_ms < 0:
+                    record = record._replace(timestamp_ms=clock.wall_ms() if timestamp_ms is None else timestamp_ms)
+                producer.add(record._replace(headers=[*record.headers, *headers]))
                 if producer.waiting >= MOST_RECORDS or producer.waiting_bytes >= MOST_BYTES:
                     progress.add(*producer.flush())
             progress.add(*producer.flush())
@@ -108,12 +107,16 @@ def _lines() -> Iterator[list[bytes]]:
         sys.stderr.write("Each line is a record. End with ctrl-D.\n")
     source = sys.stdin.buffer
     assert isinstance(source, io.BufferedReader)
-    rest = b""
+    rest: list[bytes] = []  # the parts of a line that has not ended yet
     while data := source.read1(_READ_BYTES):
-        *lines, rest = (rest + data).split(b"\n")
-        yield [line.removesuffix(b"\r") for line in lines]
-    if rest:
-        yield [rest]
+        first, *others = data.split(b"\n")
+        rest.append(first)
+        if others:
+            lines = [b"".join(rest), *others[:-1]]
+            rest = others[-1:]
+            yield [line.removesuffix(b"\r") for line in lines]
+    if last := b"".join(rest):
+        yield [last]
 
 
 def _report(producer: Producer, output: Output, count: int) -> None:
