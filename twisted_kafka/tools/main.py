@@ -87,7 +87,7 @@ def _text(error: Exception) -> str:
 
 
 def _discard_output() -> None:
-    """Send what is still buffered nowhere: the interpreter writes it at its end, and the reader of the pipe has gone."""
+    """Send buffered output nowhere: the interpreter writes it at its end, and the reader of the pipe has gone."""
     sys.stderr.close()
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -31,7 +31,7 @@ class LogTable(dict[TopicPartition, UnifiedLog]):
             del self._topics[topic_partition.topic]
 
     def take(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """Remove the log of a partition and return it; None if there is none."""
+        """Remove the log of a partition and return it, or None."""
         log = self.get(topic_partition)
         if log is not None:
             del self[topic_partition]

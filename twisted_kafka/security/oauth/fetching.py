@@ -5,6 +5,7 @@ import socket
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -70,10 +71,10 @@ class _Deadline:
         if self._is_over:
             raise TimeoutError(f"the answer took more than {self._timeout_s:g} seconds")
 
-    def connect(self, *arguments: Any) -> socket.socket:
-        """Connect as ``socket.create_connection`` does; the connection ends with the time."""
+    def connect(self, create: Callable[..., socket.socket], *arguments: Any) -> socket.socket:
+        """Return the connection that ``create`` makes; it ends with the time."""
         self.check()
-        made = socket.create_connection(*arguments)
+        made = create(*arguments)
         with self._lock:
             self._sockets.append(made.dup())  # the descriptor of ``made`` becomes that of a TLS socket
             if self._is_over:
@@ -147,8 +148,9 @@ def _connections(kind: type[http.client.HTTPConnection], deadline: _Deadline) ->
     """Return what makes connections that end with the time, also while TLS is being negotiated."""
 
     def make(host: str, **options: Any) -> http.client.HTTPConnection:
-        connection = kind(host, **options)
-        connection._create_connection = deadline.connect  # type: ignore[attr-defined]
-        return connection
+        connection: Any = kind(host, **options)
+        connection._create_connection = partial(deadline.connect, connection._create_connection)
+        made: http.client.HTTPConnection = connection
+        return made
 
     return make

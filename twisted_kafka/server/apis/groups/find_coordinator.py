@@ -89,7 +89,7 @@ class FindCoordinatorApis:
         return FindCoordinatorResponse(coordinators=coordinators)
 
     def _create_missing_topic(self, context: RequestContext, key_type: int, errors: Collection[int]) -> None:
-        """Create the internal topic if a coordinator is not available for want of it: once for all keys of the request."""
+        """Create the internal topic if a coordinator is not available because it is missing: once for all keys of a request."""
         kind = self._kinds.get(key_type)
         if kind is not None and ErrorCode.COORDINATOR_NOT_AVAILABLE in errors and not self._metadata.contains(kind.topic):
             self._topics.create_internal_topic(kind.topic, self._mutations.permissive_quota_for(context))
