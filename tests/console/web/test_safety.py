@@ -4,6 +4,7 @@ import gc
 import weakref
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -422,8 +423,33 @@ def test_names_from_the_network_are_not_kept() -> None:
 def test_long_forms_and_addresses_are_refused(pages: list[Call]) -> None:
     served = writing()
     assert served.post("/change", {"a": "x" * listener.MOST_BODY_BYTES}).status == 413
-    assert served.get("/?" + "x" * 9_000).status == 414
+    assert served.get("/?" + "x" * 33_000).status == 414
     assert served.get("http://localhost/").status == 400
+    assert not pages
+
+
+def test_a_form_of_some_thousand_characters_is_answered(served: Served, pages: list[Call]) -> None:
+    """The schema of the values is a field of a form whose fields are in the address."""
+    text = "é{" * 2_250
+    assert served.get(f"/?{urlencode({'line': text})}").status == 200
+    assert pages[0].text("line") == text
+
+
+def test_a_long_address_of_a_page_that_needs_a_login_leads_to_an_address_that_is_served(pages: list[Call]) -> None:
+    served = Served(SASL)
+    location = served.get(f"/messages?{urlencode({'topic': 't', 'schema': '{' * 10_000})}").headers["location"]
+    assert location == "/login?to=%2Fmessages"
+    assert served.get(location).status == 200
+
+
+def test_an_address_of_any_length_has_an_answer(served: Served, pages: list[Call]) -> None:
+    for length in (40_000, listener.MOST_HEAD_BYTES + 10, 1_000_000):
+        transport = served.send("GET", "/?" + "x" * length, {"host": HOST})
+        assert transport.answer.status == 414
+        assert transport.answer.body == "The form's fields, or the address, are longer than 32 KiB\n"
+    assert transport.disconnecting
+    headers = {"host": HOST, **{f"x-{number}": "x" * 10_000 for number in range(6)}}
+    assert served.send("GET", "/", headers).answer.status == 400
     assert not pages
 
 

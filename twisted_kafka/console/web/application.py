@@ -14,6 +14,7 @@ from twisted_kafka.console.web import rendering
 from twisted_kafka.console.web.call import BadFormError, Call, Document, Handler, NotFoundError, Outcome, Page, Redirect, Viewer
 from twisted_kafka.console.web.context import ConsoleContext
 from twisted_kafka.console.web.events import Hub, Rendered
+from twisted_kafka.console.web.guard import MOST_URI_BYTES
 from twisted_kafka.console.web.listener import PAGE_TYPE, ConsoleRequest
 from twisted_kafka.console.web.rendering import query_url, static_file
 from twisted_kafka.console.web.routes import GETS, HARMLESS, LIVE, OPEN, POSTS, SECTIONS, TAILS, section_of
@@ -105,6 +106,8 @@ class Application:
 
         wanted = request.uri.decode("latin-1") if request.method == b"GET" and path in GETS else "/"
         to = "/login" if wanted == "/" else f"/login?{urlencode({'to': wanted})}"
+        if len(to) > MOST_URI_BYTES:  # encoded again, it may be three times as long
+            to = f"/login?{urlencode({'to': path})}"
         request.answer(303, b"", PAGE_TYPE, {"location": to})
 
     # Pages

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST"})
-MOST_URI_BYTES: Final = 8 * 1024
+MOST_URI_BYTES: Final = 32 * 1024
+"""A schema's text may be in the address, as a field of a form."""
+TOO_LONG: Final = "The form's fields, or the address, are longer than 32 KiB"
 
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+))(?::\d{1,5})?")
 _TRUSTED_SITES: Final = frozenset({"same-origin", "none"})
@@ -74,7 +76,7 @@ class Guard:
         if method not in METHODS:
             return Refusal(405, "Only GET, HEAD and POST are served")
         if len(uri) > MOST_URI_BYTES or not uri.startswith("/"):
-            return Refusal(414 if uri.startswith("/") else 400, "Expected a path of at most 8 KiB")
+            return Refusal(414, TOO_LONG) if uri.startswith("/") else Refusal(400, "Expected a path")
         hosts = values_of("host")
         if len(hosts) != 1 or not self._is_known(hosts[0]):
             return Refusal(421, "This host name is not the console's: name it in the setting console.hosts")

@@ -20,7 +20,7 @@ from twisted.web.server import Request, Site
 from typing_extensions import override
 
 from twisted_kafka.config.endpoints import ConsoleAddress
-from twisted_kafka.console.web.guard import SECURITY_HEADERS, STRICT_TRANSPORT, Guard, Refusal
+from twisted_kafka.console.web.guard import SECURITY_HEADERS, STRICT_TRANSPORT, TOO_LONG, Guard, Refusal
 from twisted_kafka.system.listening import why_not_bound
 
 MOST_CONNECTIONS: Final = 256
@@ -30,6 +30,8 @@ READ_ANYWAY: Final = 4
 """The connection of a body this many times as long is closed without an answer."""
 MOST_BODIES_BYTES: Final = 16 * 1024 * 1024
 """Most bytes of all bodies that are being received."""
+MOST_HEAD_BYTES: Final = 48 * 1024
+"""Of a request's first line and headers."""
 IDLE_S: Final = 60
 """A connection is closed unless a request is complete within this time of the connection's start, or of the last answer."""
 BACKLOG: Final = 50
@@ -150,6 +152,7 @@ class _Channel(HTTPChannel):
 
     factory: "ConsoleSite"
     transport: ITCPTransport
+    MAX_LENGTH = totalHeadersSize = MOST_HEAD_BYTES  # noqa: N815 Twisted's names
 
     @override
     def connectionMade(self) -> None:
@@ -169,6 +172,15 @@ class _Channel(HTTPChannel):
         except ValueError:
             self.transport.abortConnection()
             return False
+
+    @override
+    def lineLengthExceeded(self, line: bytes) -> None:
+        """Answer a request whose first line does not end; Twisted would close the connection without a word."""
+        more = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(TOO_LONG) + 1), "connection": "close"}
+        headers = {**SECURITY_HEADERS, **dict(self.factory.more_headers), "cache-control": "no-store", **more}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self.transport.write(f"HTTP/1.1 414 Request-URI Too Long\r\n{head}\r\n{TOO_LONG}\n".encode())
+        self.transport.loseConnection()
 
     @override
     def resetTimeout(self) -> None:
