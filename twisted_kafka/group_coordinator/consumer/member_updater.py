@@ -9,7 +9,7 @@ from typing import NamedTuple
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.group_coordinator.assignors.interface import ConsumerGroupAssignor
 from twisted_kafka.group_coordinator.consumer.reconciliation import Goal, reconcile
-from twisted_kafka.group_coordinator.consumer.regexes import REFRESH_INTERVAL_MS, resolve, resolve_known
+from twisted_kafka.group_coordinator.consumer.regexes import REFRESH_INTERVAL_MS, match_known, resolve
 from twisted_kafka.group_coordinator.consumer.target_assignment import Basis, compute_target, subscribed_names
 from twisted_kafka.group_coordinator.modern.assigning import is_old_enough
 from twisted_kafka.group_coordinator.requests import Describable
@@ -192,8 +192,12 @@ class MemberUpdater:
         if change.describable is not None:
             names = change.describable(names)
         if is_due:
-            seen = seen._replace(regexes_snapshot=snapshot, regexes_resolved_ms=now_ms)
-            fresh = resolve_known(group.group_id, regexes, names, now_ms)
+            former = seen.regexes_snapshot
+            former_names = former.topics.keys() if isinstance(former, MetadataSnapshot) else frozenset[str]()
+            matched = match_known(group.group_id, regexes, snapshot.topics.keys(), former_names, seen.regexes_matched)
+            seen = SeenTopics(seen.snapshot, snapshot, now_ms, matched)
+            for regex, topics in matched.items():
+                fresh[regex] = ResolvedRegex(topics if names is snapshot.topics else topics.intersection(names), now_ms)
         if new and new not in regexes:
             fresh[new] = resolve(new, names, now_ms)
         for regex, resolved in fresh.items():

@@ -1,7 +1,7 @@
 """Resolves subscriptions by regular expression to topics (RE2 syntax, as in Kafka 4)."""
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from twisted.logger import Logger
@@ -39,21 +39,36 @@ def compile_regex(regex: str, name: str = "SubscribedTopicRegex") -> Any:
 
 def resolve(regex: str, topics: Iterable[str], now_ms: int) -> ResolvedRegex:
     """Return the topics that an expression matches completely. Raises InvalidRegularExpressionError."""
+    return ResolvedRegex(_matching(regex, topics), now_ms)
+
+
+def _matching(regex: str, topics: Iterable[str]) -> frozenset[str]:
     matches = compile_regex(regex).fullmatch
-    return ResolvedRegex(frozenset(name for name in topics if matches(name)), now_ms)
+    return frozenset(name for name in topics if matches(name))
 
 
-def resolve_known(group_id: str, regexes: Iterable[str], topics: Iterable[str], now_ms: int) -> dict[str, ResolvedRegex]:
+def match_known(
+    group_id: str, regexes: Iterable[str], topics: Set[str], former: Set[str], matched: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
     """Return the topics that match each of a group's stored expressions, without expressions that cannot be compiled.
+
+    ``matched`` are those of the ``former`` topics that expressions matched: against these, only new topics are matched. A group may
+    have as many expressions as members, and the cluster has many topics.
 
     Another broker may have stored an expression that this broker does not accept. The expression keeps its former topics, and the
     group's other expressions are still matched.
     """
-    names = list(topics)
-    resolved = {}
+    new, gone = topics - former, former - topics
+    found = {}
     for regex in regexes:
+        known = matched.get(regex)
         try:
-            resolved[regex] = resolve(regex, names, now_ms)
+            if known is None:
+                found[regex] = _matching(regex, topics)
+                continue
+            known = known if known.isdisjoint(gone) else known - gone
+            more = _matching(regex, new) if new else frozenset()
+            found[regex] = known | more if more else known
         except InvalidRegularExpressionError as error:
             _log.warn("Group {group}: a stored expression is not matched again: {error}", group=group_id, error=error)
-    return resolved
+    return found

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -32,6 +33,8 @@ class SeenTopics(NamedTuple):
     """The metadata snapshot that all regular expressions were last matched against."""
     regexes_resolved_ms: int = 0
     """When they were matched."""
+    regexes_matched: Mapping[str, frozenset[str]] = MappingProxyType({})
+    """The topics of that snapshot that each one matched."""
 
 
 class ResolvedRegex(NamedTuple):
