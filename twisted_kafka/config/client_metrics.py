@@ -1,14 +1,16 @@
 """The metrics that clients push: the configs of a CLIENT_METRICS resource (KIP-714; Kafka: ``ClientMetricsConfigs``)."""
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Self
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, Final, NamedTuple, Self
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import INT, LIST, MEDIUM, Between, TopicKey
 from twisted_kafka.config.values import parse_value
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
-from twisted_kafka.system.client_text import bounded_text
+from twisted_kafka.system.client_text import SHOWN_CHARACTERS, bounded_text
 
 INTERVAL_MS: Final = "interval.ms"
 METRICS: Final = "metrics"
@@ -41,6 +43,16 @@ SELECTORS: Final = (
     "client_source_port",
 )
 """The properties by which clients can be selected."""
+
+_LONGEST: Final = {
+    **dict.fromkeys(SELECTORS, SHOWN_CHARACTERS),
+    **dict.fromkeys(("client_instance_id", "client_source_address", "client_source_port"), 64),
+}
+"""The most characters of each property."""
+
+MOST_WAYS: Final = 30_000_000
+"""Most ways to match a property: half a second of work for the whole process, if a client's name is made for it."""
+_FLOAT_BITS: Final = 100
 
 MAX_PATTERN_LENGTH: Final = 1000
 """The maximum length of a selector's regular expression, in characters."""
@@ -91,6 +103,34 @@ def _selector(text: str) -> tuple[str, re.Pattern[str]]:
         allowed = f"selector=pattern with a selector of {', '.join(SELECTORS)}"
         raise InvalidConfigurationError(f"Invalid value {text!r} for {MATCH}: must be {allowed}")
     try:
-        return name, re.compile(pattern)
-    except re.error as error:
+        compiled = re.compile(pattern)
+        takes_too_long = _ways(_parser.parse(pattern), _LONGEST[name]) > MOST_WAYS
+    except (re.error, OverflowError, RecursionError) as error:
         raise InvalidConfigurationError(f"Invalid value {text!r} for {MATCH}: must be a regular expression ({error})") from None
+    if takes_too_long:
+        raise InvalidConfigurationError(
+            f"Invalid value {text!r} for {MATCH}: it may take minutes to match; repeat (* + {{m,n}}) three parts at most, and none "
+            "that has a repetition or a choice in it"
+        )
+    return name, compiled
+
+
+def _ways(parsed: Any, longest: int) -> float:
+    """Return how many ways there are at most to match a text of ``longest`` characters: Python's expressions try them all."""
+    ways = 1.0
+    for kind, given in parsed:
+        match str(kind):
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                least, most = (min(int(each), longest) for each in given[:2])
+                inside = _ways(given[2], longest)
+                ways *= most - least + 1
+                ways *= inside**most if most * math.log2(inside) < _FLOAT_BITS else math.inf
+            case "BRANCH":
+                ways *= sum(_ways(each, longest) for each in given[1])
+            case "SUBPATTERN" | "ASSERT" | "ASSERT_NOT":
+                ways *= _ways(given[-1], longest)
+            case "ATOMIC_GROUP":
+                ways *= _ways(given, longest)
+            case "GROUPREF_EXISTS":
+                ways *= sum(_ways(each or (), longest) for each in given[1:])
+    return ways

@@ -8,6 +8,8 @@ TEXT_CHARACTERS: Final = 256
 """Most characters of a text that are shown."""
 
 _HASH_BYTES: Final = 8
+SHOWN_CHARACTERS: Final = TEXT_CHARACTERS + len("...") + 2 * _HASH_BYTES
+"""The longest text that ``bounded_text`` returns."""
 _UNPRINTABLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode's categories of control characters, of invisible ones such as marks that turn text round, of halves of characters,
 which no encoding has, and of line separators."""
