@@ -10,7 +10,7 @@ from tests.support.coordinator_fakes import Bench
 from twisted_kafka.group_coordinator.consumer import regexes
 from twisted_kafka.group_coordinator.consumer.regexes import match_known
 from twisted_kafka.group_coordinator.requests import Client
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
 
 EXPRESSIONS = ("a.*", ".*b", "[ab]+", "c")
 

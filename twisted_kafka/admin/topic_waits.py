@@ -49,7 +49,7 @@ class _Wait(DelayedOperation, Generic[_R]):
 
     @override
     def try_complete(self) -> bool:
-        return self._check(self.topics)
+        return self._check(list(self._waiting))
 
     @override
     def check(self, key: Hashable) -> bool:
