@@ -42,11 +42,6 @@ class _Wait(DelayedOperation, Generic[_R]):
         self._results = results
         self._future = future
 
-    @property
-    def topics(self) -> list[Hashable]:
-        """The topics that it waits for."""
-        return list(self._waiting)
-
     @override
     def try_complete(self) -> bool:
         return self._check(list(self._waiting))
@@ -97,7 +92,7 @@ class TopicWaits:
         if not waiting or timeout_ms <= 0:
             operation.force_complete()
         else:
-            self._purgatory.try_complete_else_watch(operation, operation.topics)
+            self._purgatory.try_complete_else_watch(operation, list(dict.fromkeys(each.name for each in waiting)))
         return future
 
     def shutdown(self) -> None:
