@@ -86,9 +86,10 @@ def _is_a_librarys(thread: threading.Thread) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let tests take longer on a busy machine, and begin with what takes longest in a run with several workers.
+    """Let tests take longer on a busy machine, and put them into the order of a run with several workers.
 
-    So short tests keep all workers busy to the end.
+    What takes longest comes first, so that short tests keep all workers busy to the end. Tests that wait for programs are spread
+    among those that compute: together they would leave the processors idle.
     """
     if PATIENCE != 1:
         for item in items:
@@ -96,7 +97,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
     long = {item.path for item in items if item.get_closest_marker("long") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, not item.nodeid.startswith(_PROGRAMS), item.path not in long))
+    items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, item.path not in long))
+    modules = list(dict.fromkeys(_scope(item.nodeid) for item in items))
+    waiting = [each for each in modules if each.startswith(_PROGRAMS)]
+    others = [each for each in modules if not each.startswith(_PROGRAMS)]
+    places = {each: at / len(others) for at, each in enumerate(others)}
+    places |= {each: _WAITING_SHARE * at / len(waiting) for at, each in enumerate(waiting)}
+    items.sort(key=lambda item: places[_scope(item.nodeid)])
 
 
 def _extend_timeout(item: pytest.Item) -> None:
@@ -106,11 +113,17 @@ def _extend_timeout(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.timeout(patient(timeout_s)), append=False)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keep the collected tests out of garbage collections, which would look at a million objects each time."""
-    if not IS_PYPY:
-        gc.collect()
-        gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collect tests without garbage collections, and keep the tests out of later ones: each would look at a million objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        if not IS_PYPY:
+            gc.collect()
+            gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -131,6 +144,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 _ON_SPARK = "on Spark"
 _PROGRAMS = ("tests/testing/", "tests/clients/", "tests/cluster/", "tests/tools/")
 """The folders whose tests start programs, or wait."""
+_WAITING_SHARE = 0.8
+"""The last of their modules begins with this share of all others: a module that waits at the end would delay it."""
 
 
 def _scope(nodeid: str) -> str:
