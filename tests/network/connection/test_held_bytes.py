@@ -66,9 +66,9 @@ def test_nothing_is_read_ahead_while_much_is_held() -> None:
 
 def test_many_clients_may_begin_a_large_request_at_once() -> None:
     clock = ManualClock()
-    pool = MemoryPool(1_000_000, clock, least_bytes=PARTIAL)
+    pool = MemoryPool(200_000, clock, least_bytes=PARTIAL)
     layer = Layer(pool=pool, clock=clock)
-    data = frame(1, bytes(900_000))
+    data = frame(1, bytes(180_000))
     count = 3 * HELD_BYTES // (2 * READ_BYTES)
     left = {}
     for _ in range(count):
