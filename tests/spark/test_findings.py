@@ -33,11 +33,11 @@ def findings(lines: list[str]) -> list[Finding]:
 
 
 def usual(api: str = "Produce", each: int = 10, **changes: Any) -> list[str]:
-    return [line(api, minute, **changes) for minute in range(USUAL_MINUTES) for _ in range(each)]
+    return [text for minute in range(USUAL_MINUTES) for text in [line(api, minute, **changes)] * each]
 
 
 def in_storm(api: str, each: int, **changes: Any) -> list[str]:
-    return [line(api, minute, **changes) for minute in STORM for _ in range(each)]
+    return [text for minute in STORM for text in [line(api, minute, **changes)] * each]
 
 
 def connecting(each: int) -> list[str]:
