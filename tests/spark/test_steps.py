@@ -15,8 +15,8 @@ from tests.spark.folded import cells
 from tests.spark.searched import HOURS, findings, named, steady
 from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.kinds import MINUTE_S
+from twisted_kafka_spark.findings.clients.steps import segment
 from twisted_kafka_spark.findings.find import find
-from twisted_kafka_spark.findings.steps import segment
 
 DAY = range(HOURS * 60)
 

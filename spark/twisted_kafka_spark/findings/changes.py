@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, quoted, the_only
 from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.kafka_names import ADMINISTRATION

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.findings.absent import absent_brokers, silent_clients, unread_topics
 from twisted_kafka_spark.findings.against import against_earlier
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, changed_groups, cluster_changes
+from twisted_kafka_spark.findings.clients.absent import absent_brokers, silent_clients, unread_topics
+from twisted_kafka_spark.findings.clients.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
+from twisted_kafka_spark.findings.clients.persons import bulk, busier_clients, smaller_batches, unusual_traffic
+from twisted_kafka_spark.findings.clients.steady import leaked_connections, repeated_rebalances
+from twisted_kafka_spark.findings.clients.steps import lasting_steps, weaker_acks, without_parts
+from twisted_kafka_spark.findings.clients.strangers import (
+    copied_clients,
+    many_names,
+    mixed_groups,
+    new_topics,
+    offsets_set,
+    strange_addresses,
+    strange_programs,
+)
 from twisted_kafka_spark.findings.clocks import wrong_clocks
-from twisted_kafka_spark.findings.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.general.control import restless_clusters
@@ -19,20 +31,8 @@ from twisted_kafka_spark.findings.partial.late import late_readers
 from twisted_kafka_spark.findings.partial.partitions import unwritten_partitions
 from twisted_kafka_spark.findings.partial.routes import unreached_brokers
 from twisted_kafka_spark.findings.partial.together import silent_together
-from twisted_kafka_spark.findings.persons import bulk, busier_clients, smaller_batches, unusual_traffic
 from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
 from twisted_kafka_spark.findings.shares import share_groups
-from twisted_kafka_spark.findings.steady import leaked_connections, repeated_rebalances
-from twisted_kafka_spark.findings.steps import lasting_steps, weaker_acks, without_parts
-from twisted_kafka_spark.findings.strangers import (
-    copied_clients,
-    many_names,
-    mixed_groups,
-    new_topics,
-    offsets_set,
-    strange_addresses,
-    strange_programs,
-)
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 from twisted_kafka_spark.findings.uneven import skew, unreadable_lines
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.absent import service_of
+from twisted_kafka_spark.findings.clients.absent import service_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, spans, text, unusual
 from twisted_kafka_spark.findings.runs import median, minute_of, rolling, runs, span_of, unusual_above
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN

@@ -13,7 +13,7 @@ from twisted_kafka_spark.cells.kinds import CLIENT, MINUTE_S
 from twisted_kafka_spark.cells.security import PLAIN_PROTOCOLS
 from twisted_kafka_spark.cells.transactions import REFUSED
 from twisted_kafka_spark.expected import is_expected
-from twisted_kafka_spark.findings.detectors import throttled_shares
+from twisted_kafka_spark.findings.clients.detectors import throttled_shares
 from twisted_kafka_spark.pipeline import series, who
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.records.schema import OUTCOMES, PHASES

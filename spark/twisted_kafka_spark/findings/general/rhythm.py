@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.persons import is_about, topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
-from twisted_kafka_spark.findings.persons import is_about, topics_of
 from twisted_kafka_spark.findings.runs import minute_of, runs
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.persons import is_about
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
 from twisted_kafka_spark.findings.general.breaks import Break, breaks
 from twisted_kafka_spark.findings.general.series import CONNECTIONS, OF_EACH_START, RATE, Series, every_series
-from twisted_kafka_spark.findings.persons import is_about
 from twisted_kafka_spark.findings.runs import span_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.kinds import HOUR_S
-from twisted_kafka_spark.findings.absent import service_of
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.absent import service_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.persons import topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
-from twisted_kafka_spark.findings.persons import topics_of
 from twisted_kafka_spark.findings.runs import minute_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, spans, text, the_only, unusual
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, unusual_above
 

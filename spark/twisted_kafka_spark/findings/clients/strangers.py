@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.absent import service_of
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.absent import service_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, several, the_only
 from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
 

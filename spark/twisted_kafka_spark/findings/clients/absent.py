@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.persons import topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, several, text, the_only
-from twisted_kafka_spark.findings.persons import topics_of
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, runs, span_of
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.persons import is_about
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, equal, text
-from twisted_kafka_spark.findings.persons import is_about
 from twisted_kafka_spark.findings.runs import median, runs, span_of
 
 if TYPE_CHECKING:
