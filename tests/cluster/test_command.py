@@ -18,6 +18,8 @@ from tests.support.clients.clients import described, read_confluent
 from tests.support.eventually import eventually
 from tests.support.processes import start_tied
 from tests.support.zookeeper import needs_zookeeper
+from twisted_kafka.system.start_up import CLUSTER_COMMAND
+from twisted_kafka.tools.cluster.options import Options
 from twisted_kafka.tools.cluster.plan import plan_brokers
 from twisted_kafka.tools.cluster.zookeeper_server import ZooKeeperNotFoundError, find_zookeeper
 
@@ -104,24 +106,40 @@ def run(directory: Path, *options: str, **environment: str) -> "subprocess.Compl
     )
 
 
+def is_refused(status: object, errors: str, told: str) -> bool:
+    return status == 1 and errors.startswith("twisted-kafka cluster: ") and told in errors and errors.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["0"], "the number of brokers must be from 1 to 100, not 0"),
         (["three"], "the number of brokers must be from 1 to 100, not three"),
         (["3", "--port", "65534"], "option --port is out of range: 65534"),
         (["--override", "num.partitions=0"], "num.partitions"),
         (["--zookeeper", ""], "option --zookeeper must not be empty"),
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_one_line_and_status_1(
+    options: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [CLUSTER_COMMAND])
+    with pytest.raises(SystemExit) as ended:
+        Options().parseOptions(options)
+    assert is_refused(ended.value.code, capfd.readouterr().err, told)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["0"], "the number of brokers must be from 1 to 100, not 0"),
         (["--zookeeper-home", "/nonexistent"], "/nonexistent has no zookeeper-VERSION.jar"),
     ],
     ids=str,
 )
-def test_a_bad_option_is_one_line_and_status_1(options: list[str], told: str, tmp_path: Path) -> None:
+def test_the_program_ends_with_that_line(options: list[str], told: str, tmp_path: Path) -> None:
     done = run(tmp_path, *options)
-    assert done.returncode == 1
-    assert done.stderr.startswith("twisted-kafka cluster: ")
-    assert told in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert is_refused(done.returncode, done.stderr, told)
 
 
 def test_a_machine_without_java_is_told_what_to_do(tmp_path: Path) -> None:
