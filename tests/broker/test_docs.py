@@ -2,18 +2,13 @@
 
 import importlib
 import re
-import subprocess
-import sys
 import threading
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
-import pytest
-
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
-from tests.support.budget import patient
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.command_line import settings_in
 from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
@@ -106,16 +101,6 @@ def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
     operations = (ROOT / "docs" / "operations-settings.md").read_text()
     missing = [key for key in sorted(EXTENSION_KEYS) if f"`{key}`" not in operations]
     assert missing == [], "describe them in the table of docs/operations-settings.md"
-
-
-@pytest.mark.long
-def test_the_readmes_example_passes_as_it_is(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len([line for line in example.splitlines() if line]) <= 10
-    (tmp_path / "test_readme.py").write_text(example)
-    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-c", "/dev/null", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patient(250), check=False)
-    assert "1 passed" in done.stdout, done.stdout
 
 
 def test_the_sample_settings_load_without_a_warning() -> None:

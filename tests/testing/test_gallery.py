@@ -1,4 +1,4 @@
-"""The tests of docs/testing.md pass as they are."""
+"""The tests of docs/testing.md and of the README pass as they are."""
 
 import importlib
 import re
@@ -13,7 +13,8 @@ pytest_plugins = ["pytester"]
 for client in ("aiokafka", "confluent_kafka", "confluent_kafka.admin", "kafka"):
     pytest.importorskip(client)
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+_ROOT = Path(__file__).parents[2]
+_PAGE = (_ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 _GALLERY = _PAGE[_PAGE.index("## Gallery") :].split("\n## ")[0]
 _INTRODUCTION, *_SECTIONS = _GALLERY.split("\n### ")
 _MAX_LINES = 15
@@ -37,10 +38,21 @@ def everything_is_imported() -> None:
 def test_the_gallery_passes(pytester: pytest.Pytester, section: str) -> None:
     (imports,) = re.findall(r"```python\n(.*?)```", _INTRODUCTION, re.DOTALL)
     examples = examples_of(section)
-    pytester.makepyfile("\n\n".join((imports, *examples)))
+    run(pytester, "\n\n".join((imports, *examples))).assert_outcomes(passed=len(examples))
+
+
+def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+    pytester.makepyfile(tests)
     options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin", "-W", "ignore")
-    result = pytester.runpytest_inprocess(*options)
-    result.assert_outcomes(passed=len(examples))
+    return pytester.runpytest_inprocess(*options)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("everything_is_imported")
+def test_the_readmes_example_passes(pytester: pytest.Pytester) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (_ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len([line for line in example.splitlines() if line]) <= 10
+    run(pytester, example).assert_outcomes(passed=1)
 
 
 def test_there_are_thirty_and_they_are_short() -> None:
