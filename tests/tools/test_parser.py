@@ -26,13 +26,28 @@ from twisted_kafka.tools.main import EXIT_USAGE, main
         ),
         (
             "topics reassign t --brokers 1 -r 0",
-            "twisted-kafka topics reassign: argument -r/--replication-factor: 0 is too small: expected at least 1; "
+            "twisted-kafka topics reassign: argument -r/--replication-factor: 0 is out of range: expected 1 to 2147483647; "
             "see twisted-kafka topics reassign --help",
         ),
         (
             "consume t -n -1",
-            "twisted-kafka consume: argument -n/--max-records: -1 is too small: expected at least 0; "
+            "twisted-kafka consume: argument -n/--max-records: -1 is out of range: expected 0 to 9223372036854775807; "
             "see twisted-kafka consume --help",
+        ),
+        (
+            "topics create t -r 40000",
+            "twisted-kafka topics create: argument -r/--replication-factor: 40000 is out of range: expected -1 to 32767; "
+            "see twisted-kafka topics create --help",
+        ),
+        (
+            "transactions list --older-than 1e400",
+            "twisted-kafka transactions list: argument --older-than: 1e400 is out of range: expected 0 to 1,000,000,000; "
+            "see twisted-kafka transactions list --help",
+        ),
+        (
+            "transactions find-hanging --older-than nan",
+            "twisted-kafka transactions find-hanging: argument --older-than: nan is out of range: expected 0 to 1,000,000,000; "
+            "see twisted-kafka transactions find-hanging --help",
         ),
         ("", "twisted-kafka: the following arguments are required: COMMAND; see twisted-kafka --help"),
         ("consume", "twisted-kafka consume: the following arguments are required: TOPIC; see twisted-kafka consume --help"),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 MAX_PORT: Final = 2**16 - 1

@@ -111,8 +111,9 @@ def _parent() -> int:
 def _made(options: argparse.Namespace) -> "Broker | Cluster":
     from twisted_kafka.testing import Broker, Cluster
 
-    if not 0 <= options.port <= _HIGHEST_PORT - options.brokers:
-        raise ValueError(f"--port {options.port}: expected 0 to {_HIGHEST_PORT - options.brokers}")
+    highest_port = max(_HIGHEST_PORT - options.brokers, 0)
+    if not 0 <= options.port <= highest_port:
+        raise ValueError(f"--port {options.port}: expected 0 to {highest_port}")
     properties: dict[str, Any] = dict(parse_overrides(options.override))
     if options.brokers == 1:
         if options.port:

@@ -136,6 +136,16 @@ def test_a_time_of_zero_is_a_time(cli: Cli) -> None:
     assert "is not a position" in cli.fails("produce", topic, "a", "-t", f"{'9' * 400}d", status=2)
 
 
+def test_a_time_before_all_times_is_the_beginning(cli: Cli) -> None:
+    """As timestamps, -1 and -2 stand for the ends of a partition, and others are refused."""
+    topic = cli.topic("-p", "1")
+    cli.ok("produce", topic, "a", "b")
+    for time in ("1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59Z", "99999d"):
+        assert cli.ok("consume", topic, "--from", time).lines == ["a", "b"]
+    for wrong in ("9" * 20, "-" + "9" * 20, "9" * 5000, "\u0663"):
+        assert "is not a position" in cli.fails("consume", topic, "--from", wrong, status=2)
+
+
 def test_a_long_line_that_arrives_in_parts(cli: Cli) -> None:
     topic = cli.topic("-p", "1", "-c", "max.message.bytes=2000000")
     long = b"x" * 300_000

@@ -16,6 +16,7 @@ EARLIEST: Final = -2
 
 READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
+_OFFSET: Final = re.compile("[0-9]{1,19}")
 _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 POSITIONS: Final = (
@@ -35,11 +36,11 @@ def parse_position(text: str, now_ms: int) -> Position:
     """Return a position; raise ValueError that lists the forms."""
     if text in ("earliest", "latest"):
         return Position(EARLIEST if text == "earliest" else LATEST, 0)
-    if re.fullmatch(r"\d+", text):
+    if _OFFSET.fullmatch(text):
         return Position(None, int(text))
-    if re.fullmatch(r"-\d+", text):
+    if text.startswith("-") and _OFFSET.fullmatch(text[1:]):
         return Position(LATEST, int(text))
-    return Position(parse_time(text, now_ms), 0)
+    return Position(max(parse_time(text, now_ms), 0), 0)  # as a timestamp, -1 and -2 are ends of the partition
 
 
 def parse_time(text: str, now_ms: int) -> int:

@@ -10,12 +10,14 @@ from twisted_kafka.config.properties import load_properties
 from twisted_kafka.console.cluster.connections import Connections
 from twisted_kafka.console.cluster.problems import CommandError
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.system.numbers import INT32_MAX
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.admin.output import FAILED, JSON, TEXT, Output
 
 DEFAULT_SERVER: Final = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S: Final = 30.0
 LONGEST_TIMEOUT_S: Final = 86_400
+_LONGEST_AGE: Final = 1_000_000_000
 INTERRUPTED: Final = 130
 """The exit status after ctrl-C, as shells report it."""
 
@@ -57,19 +59,30 @@ def complete(parser: argparse.ArgumentParser, run: Run) -> None:
     parser.set_defaults(run=lambda options: _run(options, run))
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return the type of an option that is a whole number, and not below ``least``."""
+def whole(least: int, most: int = INT32_MAX) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number from ``least`` to ``most``."""
 
     def number(text: str) -> int:
         try:
             found = int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
-        if found < least:
-            raise argparse.ArgumentTypeError(f"{found} is too small: expected at least {least}")
+        if not least <= found <= most:
+            raise argparse.ArgumentTypeError(f"{text} is out of range: expected {least} to {most}")
         return found
 
     return number
+
+
+def age(text: str) -> float:
+    """The type of an option that is a duration; for ``argparse``."""
+    try:
+        found = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid float value: {text!r}") from None
+    if not 0 <= found <= _LONGEST_AGE:
+        raise argparse.ArgumentTypeError(f"{text} is out of range: expected 0 to {_LONGEST_AGE:,}")
+    return found
 
 
 def several(parser: argparse.ArgumentParser, name: str, metavar: str, text: str | None = None, *, least: int = 0) -> None:

@@ -16,8 +16,9 @@ from twisted_kafka.console.cluster.record_forms import FIELDS, FORMS, TEXT, writ
 from twisted_kafka.console.cluster.session import Session
 from twisted_kafka.console.cluster.texts import counted
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.numbers import INT64_MAX
 from twisted_kafka.timing.clock import SystemClock
-from twisted_kafka.tools.admin.arguments import at_least, complete
+from twisted_kafka.tools.admin.arguments import complete, whole
 from twisted_kafka.tools.admin.output import JSON, Output, Progress
 
 _COMMITTED: Final = "read_committed"
@@ -39,7 +40,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--partition", type=int, action="append", metavar="N", help="only this partition; may be repeated")
     parser.add_argument("--from", dest="start", metavar="POSITION", help=f"{POSITIONS} [default: earliest, with --follow latest]")
     parser.add_argument("--until", metavar="POSITION", help="where to end, before this position [default: latest]")
-    parser.add_argument("-n", "--max-records", type=at_least(0), metavar="N", help="end after this number of records")
+    parser.add_argument("-n", "--max-records", type=whole(0, INT64_MAX), metavar="N", help="end after this number of records")
     parser.add_argument("-F", "--follow", action="store_true", help="wait for further records, until ctrl-C")
     parser.add_argument(
         "--isolation-level",

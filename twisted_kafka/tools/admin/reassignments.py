@@ -17,7 +17,7 @@ from twisted_kafka.protocol.messages.administration.partitions import (
     ReassignableTopic,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.tools.admin.arguments import action, at_least, several, with_preview
+from twisted_kafka.tools.admin.arguments import action, several, whole, with_preview
 from twisted_kafka.tools.admin.output import Output
 
 LOOK_S: Final = 0.5
@@ -31,7 +31,7 @@ def add_actions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     one = action(commands, "reassign", "spread replicas evenly over brokers, with as few moves as possible", _reassign)
     several(one, "topics", "TOPIC", "a name or pattern [default: all, internal ones too]")
     one.add_argument("--brokers", required=True, metavar="ID,...", help="the brokers that get the replicas")
-    one.add_argument("-r", "--replication-factor", type=at_least(1), metavar="N", help="[default: as many replicas as now]")
+    one.add_argument("-r", "--replication-factor", type=whole(1), metavar="N", help="[default: as many replicas as now]")
     one.add_argument("--wait", action="store_true", help="wait until the replicas are in sync")
     with_preview(one)
     one = action(commands, "reassignments", "list the reassignments that are running, or cancel them", _list)

@@ -32,8 +32,9 @@ from twisted_kafka.protocol.messages.administration.topics import (
 from twisted_kafka.protocol.messages.list_offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from twisted_kafka.protocol.messages.metadata import MetadataResponseTopic
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system.numbers import INT16_MAX
 from twisted_kafka.timing.clock import SystemClock
-from twisted_kafka.tools.admin.arguments import action, pairs, several, with_preview
+from twisted_kafka.tools.admin.arguments import action, pairs, several, whole, with_preview
 from twisted_kafka.tools.admin.output import JSON, Output
 from twisted_kafka.tools.admin.reassignments import add_actions
 
@@ -58,12 +59,17 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     one = action(commands, "create", "create topics", _create)
     several(one, "topics", "TOPIC", least=1)
     one.add_argument(
-        "-p", "--partitions", type=int, default=-1, metavar="N", help="number of partitions [default: the broker's num.partitions]"
+        "-p",
+        "--partitions",
+        type=whole(-1),
+        default=-1,
+        metavar="N",
+        help="number of partitions [default: the broker's num.partitions]",
     )
     one.add_argument(
         "-r",
         "--replication-factor",
-        type=int,
+        type=whole(-1, INT16_MAX),
         default=-1,
         metavar="N",
         help="replicas of each partition [default: the broker's default.replication.factor]",
@@ -75,7 +81,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--dry-run", action="store_true", help="only check whether the topics could be created")
     one = action(commands, "alter", "increase the number of partitions (settings: twisted-kafka configs alter topic)", _alter)
     several(one, "topics", "TOPIC", least=1)
-    one.add_argument("-p", "--partitions", type=int, required=True, metavar="N")
+    one.add_argument("-p", "--partitions", type=whole(0), required=True, metavar="N")
     one.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
     one = action(commands, "delete", "delete topics with their records", _delete)
     several(one, "topics", "TOPIC", "a name or pattern", least=1)

@@ -14,7 +14,8 @@ from twisted_kafka.protocol.messages.coordinators.transaction_admin import (
     ListTransactionsRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.tools.admin.arguments import action, several, with_preview
+from twisted_kafka.system.numbers import INT64_MAX
+from twisted_kafka.tools.admin.arguments import action, age, several, whole, with_preview
 from twisted_kafka.tools.admin.output import JSON, Output
 
 _WITH_DURATION: Final = 1
@@ -29,9 +30,14 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         "--state", action="append", default=[], metavar="STATE", help="only in this state, Ongoing for example; may be repeated"
     )
     one.add_argument(
-        "--producer-id", type=int, action="append", default=[], metavar="ID", help="only this producer; may be repeated"
+        "--producer-id",
+        type=whole(0, INT64_MAX),
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only this one; may be repeated",
     )
-    one.add_argument("--older-than", type=float, metavar="SECONDS", help="only open transactions that have taken longer")
+    one.add_argument("--older-than", type=age, metavar="SECONDS", help="only open transactions that have taken longer")
     one = action(commands, "describe", "show the state and the partitions of transactions", _describe)
     several(one, "ids", "TRANSACTIONAL_ID", least=1)
     one = action(commands, "producers", "show the producers of topics, with the start of their open transactions", _producers)
@@ -41,7 +47,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     several(one, "topics", "TOPIC", "a name or pattern [default: all]")
     one.add_argument(
         "--older-than",
-        type=float,
+        type=age,
         default=OLD_MINUTES,
         metavar="MINUTES",
         help="only transactions without a record for longer [default: %(default)g]",

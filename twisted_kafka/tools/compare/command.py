@@ -55,7 +55,7 @@ def _compare(options: argparse.Namespace) -> int:
             similar = [each for each in known if each.lower() in near]
             advice = f"did you mean {similar[0]!r}?" if similar else f"choose from {', '.join(sorted(known))}"
             raise ValueError(f"there are no requests for {api!r}: {advice}")
-    if options.timeout <= 0:
+    if not options.timeout > 0:
         raise ValueError(f"--timeout must be more than 0, not {options.timeout:g}")
     first, second = (Address(*parse_address(text.strip())) for text in (options.first, options.second))
     try:
