@@ -364,3 +364,11 @@ def test_the_assignment_is_the_one_of_kafkas_documentation() -> None:
     assert [assigned[index] for index in (0, 1, 4, 5, 9)] == [[0, 1, 2], [1, 2, 3], [4, 0, 1], [0, 2, 3], [4, 1, 2]]
     with pytest.raises(InvalidReplicationFactorError):
         assign_replicas([], 1, 1, start_index=0, shift=0)
+
+
+def test_new_partitions_are_bounded_for_all_topics_of_a_request(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics.create(*(NewTopic(name, 1, 1) for name in "abc"))
+    monkeypatch.setattr("twisted_kafka.admin.topics.MAX_NEW_PARTITIONS", 5)
+    grown = [NewPartitions("a", 4), NewPartitions("b", 4), NewPartitions("c", 3)]
+    assert errors(topics.grow(*grown, validate_only=True)) == [0, ErrorCode.POLICY_VIOLATION, 0]
+    assert errors(topics.grow(*grown)) == [0, ErrorCode.POLICY_VIOLATION, 0]

@@ -335,11 +335,13 @@ class TopicManager:
         found = self._store.get_many([znodes.topic_path(topic.name) for topic in topics])
         groups: list[list[Operation]] = []
         grown: list[TopicResult] = []
+        left = MAX_NEW_PARTITIONS
         for topic, result, node in zip(topics, results, found, strict=True):
             try:
                 if times[topic.name] > 1:
                     raise InvalidRequestError("Duplicate topic: the request has multiple entries for it")
-                change, added = self._grown(topic, result, node)
+                change, added = self._grown(topic, result, node, left)
+                left -= added
                 if not validate_only:
                     mutations.record(added)
             except KafkaError as error:
@@ -361,8 +363,10 @@ class TopicManager:
             timeout_ms,
         )
 
-    def _grown(self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None) -> tuple[Operation, int]:
-        """Return the change of the topic's node, and the number of new partitions; raises a KafkaError."""
+    def _grown(
+        self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None, most: int
+    ) -> tuple[Operation, int]:
+        """Return the change of the topic's node, and the number of new partitions, at most ``most``; raises a KafkaError."""
         # With a slash in its name, the path is that of another node.
         if found is None or name_error(topic.name) is not None or self._controller.is_to_be_deleted(topic.name):
             raise UnknownTopicOrPartitionError(f"The topic '{topic.name}' does not exist.")
@@ -381,7 +385,7 @@ class TopicManager:
                 wrong += f", which is higher than {topic.count}"
             raise InvalidPartitionsError(f"Topic {topic.name!r} {wrong}")
         added = topic.count - before
-        if added > MAX_NEW_PARTITIONS:
+        if added > most:
             raise _too_many_partitions()
         brokers = self._metadata.snapshot.brokers
         first = node.partitions[0]
