@@ -192,6 +192,16 @@ def test_a_follower_reads_to_the_end(apis: Apis) -> None:
     assert partition.log.high_watermark == 1
 
 
+@pytest.mark.parametrize("replica_id", [-1, -2, -4, -(2**31)])
+def test_replica_ids_that_are_no_brokers_are_consumers(apis: Apis, replica_id: int) -> None:
+    """Any other would read what is not committed, without the rights of a broker. Kafka's third, -3, does."""
+    apis.lead("r", replicas=BOTH)
+    apis.append(b"a", topic_partition=TopicPartition("r", 0))
+    assert fetch(apis, 12, topic="r", replica_id=replica_id).records == b""
+    assert fetch(apis, 12, topic="r", replica_id=replica_id, isolation_level=1).aborted_transactions == []
+    assert values(fetch(apis, 12, topic="r", replica_id=-3)) == [b"a"]
+
+
 def test_where_the_leader_is_since_version_16(apis: Apis) -> None:
     apis.announce("far", leader=OTHER, epoch=7)
     response = apis.call(request(16, topic="far"), 16)

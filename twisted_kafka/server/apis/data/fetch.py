@@ -36,6 +36,7 @@ from twisted_kafka.replication.partition.fetch_data import (
     FetchParams,
     PartitionFetch,
     PartitionRead,
+    is_consumer,
 )
 from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
@@ -412,7 +413,7 @@ def _client_of(context: RequestContext, rack_id: str) -> ClientMetadata:
 def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     if isolation_level not in (0, _READ_COMMITTED):
         raise InvalidRequestError(f"Invalid isolation level {isolation_level}")
-    if replica_id != CONSUMER_REPLICA_ID:
+    if not is_consumer(replica_id):
         return FetchIsolation.LOG_END
     return FetchIsolation.TXN_COMMITTED if isolation_level else FetchIsolation.HIGH_WATERMARK
 
