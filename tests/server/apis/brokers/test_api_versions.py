@@ -17,12 +17,19 @@ from twisted_kafka.server.dispatch import ApiRegistry
 ERROR, WRONG = ErrorCode.INVALID_REQUEST, ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def asked(version: int, software: str = "test", **expected: Any) -> tuple[ApiVersionsResponse, int]:
+def asked(
+    version: int,
+    software: str = "test",
+    connection: ConnectionInfo | None = None,
+    client_id: str | None = "client",
+    **expected: Any,
+) -> tuple[ApiVersionsResponse, int]:
     """Return the response of broker 7 of the cluster "ours", and the error in the access log."""
+    connection = connection or ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1")
     family = VersionsApis(lambda: {18: (0, 5)}, FeatureCache(store=None), MetadataCache(7, "ours"))
     request = ApiVersionsRequest(client_software_name=software, client_software_version="1", **expected)
     api = ApiRegistry([family]).apis[ApiKey.API_VERSIONS]
-    context = RequestContext(api.key, version, 1, "client", ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1"))
+    context = RequestContext(api.key, version, 1, client_id, connection)
     response: Any = api.handler(context, ApiVersionsRequest.decode(request.encode(version), version))
     return ApiVersionsResponse.decode(join(response.encode_parts(version)), version), context.error
 
@@ -53,3 +60,13 @@ def test_older_versions_do_not_name_it() -> None:
 
 def test_invalid_software_is_reported_first() -> None:
     assert asked(5, "", cluster_id="theirs", node_id=8)[0].error_code == ERROR
+
+
+def test_a_connection_keeps_short_texts() -> None:
+    connection = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1")
+    asked(3, "s" * 10_000, connection, "c" * 30_000)
+    kept = connection.client_id, connection.software_name
+    assert [each[:3] for each in kept if each] == ["ccc", "sss"]
+    assert all(len(each or "") < 300 for each in kept)
+    asked(3, "s", connection, None)
+    assert connection.client_id is None

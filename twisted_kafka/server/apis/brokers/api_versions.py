@@ -57,7 +57,8 @@ class VersionsApis:
 
         A client that has connected to another broker than it expects has to ask its bootstrap servers again (KIP-1242).
         """
-        context.connection.client_id = context.client_id
+        # The connection keeps it, and a client need not log in for that.
+        context.connection.client_id = None if context.client_id is None else bounded_text(context.client_id)
         if context.api_version >= 3:
             name, version = request.client_software_name, request.client_software_version
             if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
