@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.log.directories.log_table import LogTable
+from twisted_kafka.log.directories.log_directories import LogTable
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 

@@ -12,10 +12,9 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
 from twisted_kafka.log.directories.directory_loader import DirectoryLoader
 from twisted_kafka.log.directories.loading_progress import LoadingProgress
-from twisted_kafka.log.directories.log_directories import LogDirectories, PreferredDirectories
+from twisted_kafka.log.directories.log_directories import LogDirectories, LogTable, PreferredDirectories
 from twisted_kafka.log.directories.log_directory import NO_BROKER_EPOCH, LogDirectory
 from twisted_kafka.log.directories.log_removal import LogRemover
-from twisted_kafka.log.directories.log_table import LogTable
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     FUTURE_DIRECTORY_SUFFIX,

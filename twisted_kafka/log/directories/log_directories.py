@@ -1,4 +1,4 @@
-"""All log directories of a broker: their locks, which are online, and the choice for new logs."""
+"""All log directories of a broker: their locks, which are online, the choice for new logs, and a table of logs."""
 
 import errno
 import os
@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from twisted.logger import Logger
+from typing_extensions import override
 
 from twisted_kafka.config.broker_config import ALL_LOG_DIRS
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
@@ -239,3 +240,35 @@ class PreferredDirectories:
     def remove(self, topic_partition: TopicPartition) -> None:
         """Remove the partition's preferred directory."""
         self._preferred.pop(topic_partition, None)
+
+
+class LogTable(dict[TopicPartition, UnifiedLog]):
+    """Logs by partition, which also finds those of a topic without looking at all others. Changed under the log manager's lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._topics: dict[str, dict[TopicPartition, UnifiedLog]] = {}
+
+    def of_topic(self, topic: str) -> list[UnifiedLog]:
+        """Return the logs of a topic."""
+        return list(self._topics.get(topic, {}).values())
+
+    @override
+    def __setitem__(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
+        super().__setitem__(topic_partition, log)
+        self._topics.setdefault(topic_partition.topic, {})[topic_partition] = log
+
+    @override
+    def __delitem__(self, topic_partition: TopicPartition) -> None:
+        super().__delitem__(topic_partition)
+        logs = self._topics[topic_partition.topic]
+        del logs[topic_partition]
+        if not logs:
+            del self._topics[topic_partition.topic]
+
+    def take(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """Remove the log of a partition and return it, or None."""
+        log = self.get(topic_partition)
+        if log is not None:
+            del self[topic_partition]
+        return log
