@@ -155,3 +155,38 @@ def test_the_thread_goes_on_after_what_it_does_not_know(tmp_path: Path, monkeypa
         kept._run()
     assert len(runs) == 3
     assert [formatEvent(event) for event in events] == ["Uncaught exception in the access log's archive"] * 3
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other_from_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [add(tmp_path, f"node-1-00000{number}.jsonl", 3 * HOUR_MS) for number in range(3)]
+    add(tmp_path, "node-1-000003.jsonl", HOUR_MS)
+    unlink = Path.unlink
+
+    def failing(path: Path, missing_ok: bool = False) -> None:
+        if path == paths[0]:
+            raise PermissionError(13, "no", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with capturedLogs() as events:
+        archive(tmp_path, hours=2).run_once()
+    assert names(tmp_path) == ["node-1-000000.jsonl", "node-1-000003.jsonl"]
+    assert ["1 files could not be deleted" in str(formatEvent(each)) for each in events] == [True]
+
+
+def test_a_file_that_somebody_deletes_meanwhile_keeps_no_other_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, _ = (add(tmp_path, f"node-1-00000{number}.jsonl", 3 * HOUR_MS) for number in range(2))
+    stat = Path.stat
+
+    def vanishing(path: Path, **options: bool) -> os.stat_result:
+        if path == gone:
+            gone.unlink(missing_ok=True)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", vanishing)
+    archive(tmp_path, "zstd").run_once()
+    assert names(tmp_path) == ["node-1-000001.jsonl.zst"]
+    archive(tmp_path, hours=2).run_once()
+    assert names(tmp_path) == []

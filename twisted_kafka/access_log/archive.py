@@ -8,6 +8,7 @@ the same lines, and the next start converts again.
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -77,16 +78,16 @@ class Archive:
         """Convert closed files that are old enough, then delete files beyond the retention."""
         now_ms = self._clock.wall_ms()
         if self._form != JSONL:
-            for path in self._closed():
+            for path, stat in self._closed():
                 if self._stopping.is_set():
                     return
-                if path.suffix == ".jsonl" and self._may_convert(path, now_ms):
+                if path.suffix == ".jsonl" and self._may_convert(path, stat, now_ms):
                     self._convert(path, now_ms)
         self._delete(now_ms)
 
-    def _may_convert(self, path: Path, now_ms: int) -> bool:
+    def _may_convert(self, path: Path, stat: os.stat_result, now_ms: int) -> bool:
         not_before_ms, _ = self._refused.get(path, (0, 0))
-        return now_ms >= not_before_ms and now_ms - _changed_ms(path) >= _SETTLE_MS
+        return now_ms >= not_before_ms and now_ms - stat.st_mtime_ns // 1_000_000 >= _SETTLE_MS
 
     def _run(self) -> None:
         attempt(self.recover, "recovering the access log's archive")
@@ -99,20 +100,27 @@ class Archive:
             _log.warn("Access log: {error}", error=error)
         return not self._stopping.wait(_CHECK_INTERVAL_S)
 
-    def _closed(self) -> list[Path]:
-        return sorted(path for path in self._directory.glob("date=*/hour=*/node-*") if self._name.match(path.name))
+    def _closed(self) -> list[tuple[Path, os.stat_result]]:
+        """Return the closed files, the oldest first, without those that somebody deletes meanwhile."""
+        found = []
+        for path in sorted(self._directory.glob("date=*/hour=*/node-*")):
+            if self._name.match(path.name):
+                with suppress(FileNotFoundError):
+                    found.append((path, path.stat()))
+        return found
 
     def _convert(self, path: Path, now_ms: int) -> None:
         made = path.with_name(path.name.removesuffix(".jsonl") + SUFFIXES[self._form])
         unfinished = made.with_name("." + made.name)
-        changed_ns = path.stat().st_mtime_ns
         try:
+            changed_ns = path.stat().st_mtime_ns
             _CONVERTERS[self._form](path, unfinished)
             os.utime(unfinished, ns=(changed_ns, changed_ns))  # keeps the age of the lines
             unfinished.rename(made)
             path.unlink()
         except Exception as error:  # noqa: BLE001 one file keeps neither the others nor the retention from their turn
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink()
             _, pause_ms = self._refused.get(path, (0, _RETRY_MS))
             self._refused[path] = now_ms + pause_ms, min(2 * pause_ms, _RETRY_MAX_MS)
             _log.warn("Access log: {path} could not be converted: {error!r}", path=str(path), error=error)
@@ -120,25 +128,28 @@ class Archive:
             self._refused.pop(path, None)
 
     def _delete(self, now_ms: int) -> None:
-        kept = [(path, path.stat()) for path in self._closed()]
+        kept = self._closed()
         size_bytes = sum(stat.st_size for _, stat in kept)
+        failures: list[OSError] = []
         for path, stat in kept:  # sorted by name, which is by time
             is_old = 0 <= self._retention_ms < now_ms - stat.st_mtime_ns // 1_000_000
             is_too_much = 0 <= self._retention_bytes < size_bytes
             if not is_old and not is_too_much:
                 continue
-            path.unlink(missing_ok=True)
-            self._refused.pop(path, None)
             size_bytes -= stat.st_size
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:  # one file keeps no newer one
+                failures.append(error)
+                continue
+            self._refused.pop(path, None)
             for folder in (path.parent, path.parent.parent):
                 try:
                     folder.rmdir()
                 except OSError:
                     break  # not empty
-
-
-def _changed_ms(path: Path) -> int:
-    return path.stat().st_mtime_ns // 1_000_000
+        if failures:
+            _log.warn("Access log: {count} files could not be deleted: {error}", count=len(failures), error=failures[0])
 
 
 def _to_zstd(path: Path, made: Path) -> None:
