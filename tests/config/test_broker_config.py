@@ -122,6 +122,12 @@ def test_numbers_are_parsed_as_in_java(text: str, value: float) -> None:
     assert config.double("log.cleaner.io.max.bytes.per.second") == value
 
 
+def test_a_long_text_that_is_no_number_is_refused_at_once() -> None:
+    """Without regard to how often its digits could be split in two, which takes minutes."""
+    with pytest.raises(ConfigError):
+        KafkaConfig.from_properties({"log.cleaner.io.max.bytes.per.second": "1" * 200_000 + "x"})
+
+
 @pytest.mark.parametrize("version", ["3.9", "3.9-IV0", "2.8.1", "0.10.2", "0.8.2"])
 def test_kafka_versions_may_be_abbreviated(version: str) -> None:
     KafkaConfig.from_properties({"inter.broker.protocol.version": version})

@@ -11,7 +11,7 @@ from twisted_kafka.system.numbers import INT64_MAX, decimal
 HIDDEN = "[hidden]"
 """The text shown in place of a PASSWORD."""
 
-_DOUBLE = re.compile(r"([+-]?(?:Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
+_DOUBLE = re.compile(r"([+-]?(?:Infinity|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
 """The numbers that Java's Double.valueOf accepts, except NaN, which no setting can use, and hexadecimal ones."""
 _BITS = {declare.SHORT: 16, declare.INT: 32, declare.LONG: 64}
 _KINDS = {

@@ -16,7 +16,7 @@ FORM: Final = (
 )
 """For error texts."""
 
-_CONDITION: Final = re.compile(r"\s*([\w.\-\[\]]+)\s*(!=|>=|<=|=|>|<|!~|~)\s*(.*?)\s*", re.DOTALL)
+_CONDITION: Final = re.compile(r"\s*([\w.\-\[\]]+)\s*(!=|>=|<=|=|>|<|!~|~)(.*)", re.DOTALL)
 _NUMBERS: Final = ("offset", "partition", "timestamp")
 _MISSING: Final = object()
 
@@ -81,7 +81,7 @@ def parse_condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:80]!r} is not a condition: expected {FORM}")
-    field, operator, wanted = found.groups()
+    field, operator, wanted = found[1], found[2], found[3].strip()
     name, _, path = field.partition(".")
     if name not in ("key", "value", "header", *_NUMBERS) or (name == "header" and not path) or (name in _NUMBERS and path):
         raise ValueError(f"{field[:80]!r} is not a field of records: expected {FORM}")
