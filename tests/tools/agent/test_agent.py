@@ -242,6 +242,13 @@ def test_arguments_have_types_and_defaults() -> None:
     assert tool.schema["properties"]["count"] == {"type": "integer", "description": "how many", "default": 5}
     with pytest.raises(ValueError, match="must be a JSON integer"):
         tool.checked({"name": "x", "count": True})
+    for number in (2**63, -(2**63)):
+        with pytest.raises(ValueError, match="must be a number of 64 bits"):
+            tool.checked({"name": "x", "count": number})
+    rate = Tool("t", "A tool.", (Argument("rate", "number", "how many"),), lambda context, given: given)
+    for wrong in (float("nan"), float("inf"), 1e300):
+        with pytest.raises(ValueError, match="must be a number of 64 bits"):
+            rate.checked({"rate": wrong})
 
 
 @pytest.mark.slow

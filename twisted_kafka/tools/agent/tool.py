@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.system.numbers import INT64_MAX
 from twisted_kafka.timing.clock import IClock
 
 _KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
@@ -85,6 +86,8 @@ class Tool(NamedTuple):
                 value = each.default
             elif not isinstance(value, _KINDS[each.type]) or (isinstance(value, bool) and each.type != "boolean"):
                 raise ValueError(f"{name} must be a JSON {each.type}, not {value!r:.80}")
+            elif isinstance(value, int | float) and not abs(value) <= INT64_MAX:
+                raise ValueError(f"{name} must be a number of 64 bits, not {value!r:.80}")
             elif each.choices and value not in each.choices:
                 raise ValueError(f"{name} must be one of {', '.join(each.choices)}, not {value!r:.80}")
             elif isinstance(value, list) and not all(isinstance(item, str | int) for item in value):
