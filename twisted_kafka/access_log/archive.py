@@ -101,7 +101,7 @@ class Archive:
         return not self._stopping.wait(_CHECK_INTERVAL_S)
 
     def _closed(self) -> list[tuple[Path, os.stat_result]]:
-        """Return the closed files, the oldest first, without those that somebody deletes meanwhile."""
+        """Return the closed files, the oldest first, except files that somebody deletes meanwhile."""
         found = []
         for path in sorted(self._directory.glob("date=*/hour=*/node-*")):
             if self._name.match(path.name):
