@@ -1,6 +1,7 @@
 """``twisted-kafka dump-log`` and ``verify`` on log directories that Apache Kafka wrote, whole and damaged."""
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -15,6 +16,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.main import EXIT_USAGE, main
 from twisted_kafka.tools.offline.inspection import EXIT_FOUND
+from twisted_kafka.tools.offline.log_files import items
 
 
 @pytest.fixture
@@ -34,6 +36,21 @@ def expected(name: str, file: str) -> list[dict[str, object]]:
 def dumped(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
     assert main(["dump-log", "--json", *arguments]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_segment_that_a_running_broker_cuts_is_read_to_its_end(tmp_path: Path) -> None:
+    """Mapped into memory, it would end this process with SIGBUS."""
+    path = tmp_path / "00000000000000000000.log"
+    batch = build_batch([SimpleRecord(0, None, b"v" * 5000)])
+    path.write_bytes(batch * 3)
+    found = items(path, with_records=False)
+    assert next(found)["position"] == 0
+    os.truncate(path, len(batch))
+    assert list(found) == []
+    found = items(path, with_records=False)
+    next(found)
+    os.truncate(path, 10)
+    assert list(found) == []
 
 
 def test_output_whose_reader_has_gone_is_no_error(clean: Path) -> None:

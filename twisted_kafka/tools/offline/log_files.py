@@ -4,11 +4,11 @@ Every item has a ``kind``. Unreadable data becomes an item of kind ``error`` wit
 """
 
 import base64
-import mmap
+import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
 from twisted_kafka.log.directories.meta_properties import META_PROPERTIES, MetaPropertiesError, read_meta_properties
@@ -28,7 +28,9 @@ from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.protocol.compiler.types import uuid_text
 from twisted_kafka.protocol.errors import KafkaError
-from twisted_kafka.protocol.records.batch import RecordBatch, batches
+from twisted_kafka.protocol.records.batch import DefaultBatch, RecordBatch, batch_size
+from twisted_kafka.protocol.records.layout import LATEST_MAGIC, MAGIC_AT
+from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import Record
 
 Item = dict[str, Any]
@@ -81,31 +83,44 @@ def _error(problem: object) -> Item:
 # Segments
 
 
-def segment_batches(data: mmap.mmap | bytes) -> Iterator[RecordBatch]:
-    """Yield the batches of a segment's bytes; raises CorruptRecordError at the first one that cannot be read."""
-    yield from batches(memoryview(data))
+def segment_batches(file: BinaryIO) -> Iterator[RecordBatch]:
+    """Yield the batches of a segment's file; raises CorruptRecordError at the first one that cannot be read.
+
+    The file is read and not mapped into memory: a running broker may cut it, which would kill a process that maps it.
+    """
+    position = 0
+    while True:
+        head = file.read(MAGIC_AT + 1)
+        size = batch_size(head)
+        if size is None or size > size_of(file) - position:
+            return
+        whole = memoryview(head + file.read(size - len(head)))
+        if len(whole) < size:
+            return
+        yield DefaultBatch(whole, position) if whole[MAGIC_AT] == LATEST_MAGIC else LegacyBatch(whole, position)
+        position += size
 
 
-def mapped(path: Path) -> mmap.mmap | bytes:
-    """Map a file into memory; raises OSError."""
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+def size_of(file: BinaryIO) -> int:
+    """Return the size of an open file in bytes."""
+    return os.fstat(file.fileno()).st_size
 
 
 def _batches(path: Path, with_records: bool, describe: DescribeRecord | None) -> Iterator[Item]:
     end = 0
-    data = mapped(path)
-    try:
-        for batch in segment_batches(data):
-            yield batch_item(batch)
-            end = batch.position + batch.size_bytes
-            if with_records:
-                yield from _records(batch, describe)
-    except KafkaError as error:
-        yield _error(error)
-        return
-    if end < len(data):
-        yield _error(f"{len(data) - end} bytes after position {end} are not a complete batch")
+    with path.open("rb") as file:
+        try:
+            for batch in segment_batches(file):
+                yield batch_item(batch)
+                end = batch.position + batch.size_bytes
+                if with_records:
+                    yield from _records(batch, describe)
+        except KafkaError as error:
+            yield _error(error)
+            return
+        left = size_of(file) - end
+    if left > 0:
+        yield _error(f"{left} bytes after position {end} are not a complete batch")
 
 
 def batch_item(batch: RecordBatch) -> Item:

@@ -23,10 +23,10 @@ from twisted_kafka.tools.offline.log_files import (
     Item,
     items,
     leader_epochs,
-    mapped,
     offset_index,
     producer_snapshot,
     segment_batches,
+    size_of,
     time_index,
     transaction_index,
 )
@@ -103,21 +103,22 @@ class PartitionCheck:
 
     def _batches(self, path: Path, base_offset: int, limit: int | None, places: dict[int, _Place]) -> Iterator[Finding]:
         end, next_offset, epoch = 0, base_offset, -1
-        data = mapped(path)
-        try:
-            for batch in segment_batches(data):
-                yield from self._batch(path, batch, next_offset, limit)
-                if batch.magic >= 2:
-                    if batch.partition_leader_epoch < epoch:
-                        yield error(path, f"at {batch.position}: leader epoch {batch.partition_leader_epoch} follows {epoch}")
-                    epoch = batch.partition_leader_epoch
-                places[batch.position] = _Place(batch.last_offset, batch.max_timestamp_ms)
-                end, next_offset = batch.position + batch.size_bytes, batch.last_offset + 1
-        except KafkaError as problem:
-            yield self._torn(path, f"after position {end}: {problem}", limit)
-        else:
-            if end < len(data):
-                yield self._torn(path, f"{len(data) - end} bytes after position {end} are not a complete batch", limit)
+        with path.open("rb") as file:
+            try:
+                for batch in segment_batches(file):
+                    yield from self._batch(path, batch, next_offset, limit)
+                    if batch.magic >= 2:
+                        if batch.partition_leader_epoch < epoch:
+                            yield error(path, f"at {batch.position}: leader epoch {batch.partition_leader_epoch} follows {epoch}")
+                        epoch = batch.partition_leader_epoch
+                    places[batch.position] = _Place(batch.last_offset, batch.max_timestamp_ms)
+                    end, next_offset = batch.position + batch.size_bytes, batch.last_offset + 1
+            except KafkaError as problem:
+                yield self._torn(path, f"after position {end}: {problem}", limit)
+            else:
+                left = size_of(file) - end
+                if left > 0:
+                    yield self._torn(path, f"{left} bytes after position {end} are not a complete batch", limit)
         self.end_offset = max(self.end_offset, next_offset)
 
     def _torn(self, path: Path, what: str, limit: int | None) -> Finding:
