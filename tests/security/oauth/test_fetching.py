@@ -1,12 +1,14 @@
 """What a server of keys may do to the broker that asks it."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Authority
 from twisted_kafka.security.oauth import fetching
 from twisted_kafka.security.oauth.fetching import fetch
 
@@ -17,6 +19,7 @@ class Server:
     def __init__(self) -> None:
         self.talk: Callable[[socket.socket], object] = lambda _: None
         self.sent_bytes = 0
+        self.hears_first = True
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/jwks"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -28,7 +31,8 @@ class Server:
             except OSError:
                 return
             with connection:
-                connection.recv(65536)
+                if self.hears_first:
+                    connection.recv(65536)
                 try:
                     self.talk(connection)
                 except OSError:
@@ -64,6 +68,25 @@ def test_an_answer(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(b"[]")
     assert fetch(path.as_uri()) == b"[]"
+
+
+def test_an_answer_over_tls(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("CN=issuer", ["127.0.0.1"]).write_pem(tmp_path / "issuer.pem"))
+
+    def talk(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(65536)
+            secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    server.hears_first = False
+    server.talk = talk
+    url = server.url.replace("http", "https", 1)
+    with pytest.raises(OSError, match="certificate"):
+        fetch(url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.write_trust(tmp_path / "trusted.pem")))
+    assert fetch(url) == b"{}"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
