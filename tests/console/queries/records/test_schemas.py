@@ -184,6 +184,24 @@ def test_each_reference_is_followed_once() -> None:
     assert registry.decode(b"\0\0\0\0\x01\x02a") == ("avro", "a")
 
 
+def test_a_broker_that_answers_without_records_is_not_asked_for_ever(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    class Silent:
+        positions = (1,)
+
+        def __init__(self, *arguments: object) -> None: ...
+
+        def fetch(self) -> list[object]:
+            asked.append(self)
+            return []
+
+    monkeypatch.setattr(schemas, "offsets_at", lambda *arguments: {})
+    monkeypatch.setattr(schemas, "Reader", Silent)
+    assert Schemas.of(session).decode(b"\0\0\0\0\x01\x02a") is None
+    assert len(asked) == schemas.MOST_FETCHES
+
+
 def test_a_schema_that_cannot_be_read_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
 

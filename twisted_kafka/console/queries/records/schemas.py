@@ -21,6 +21,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 TOPIC: Final = "_schemas"
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Most bytes of schemas that are read."""
+MOST_FETCHES: Final = 1_000
+"""A broker may answer without records for ever."""
 MOST_VALUE_BYTES: Final = 1024 * 1024
 """A larger value is not decoded."""
 AVRO, PROTOBUF, JSON_SCHEMA = "avro", "protobuf", "json"
@@ -55,7 +57,9 @@ class Schemas:
         with suppress(CommandError):
             start, end = (offsets_at(session, [where], each) for each in (EARLIEST, LATEST))
             reader, size_bytes = Reader(session, start, end, 0, _LIMITS), 0
-            while reader.positions and size_bytes < MOST_BYTES:
+            for _ in range(MOST_FETCHES):
+                if not reader.positions or size_bytes >= MOST_BYTES:
+                    break
                 for record in reader.fetch():
                     size_bytes += _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
                     found.add(record.value)
