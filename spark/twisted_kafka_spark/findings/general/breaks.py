@@ -219,7 +219,7 @@ def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> boo
     if measure.unit == "ms" and not _are_mostly_slow(series, found, inside):
         return False
     if measure.is_mean:
-        is_there = low >= _HARDLY * high or measure.unit != "part"  # a silence is another finding
+        is_there = measure.unit != "part" or _HARDLY * high <= low <= high / limits.CHANGED_SIZE  # a silence is another finding
         return bool(series.requests[inside].sum() >= limits.CHANGED_REQUESTS_FLOOR / 3) and is_there
     expected, there = series.requests[outside].mean() * inside.sum(), series.requests[inside].sum()
     if measure.name not in ("requests", "connections"):

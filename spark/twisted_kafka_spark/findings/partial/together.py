@@ -25,6 +25,8 @@ _SAME_US = 120e6
 """How much the begins, and the ends, of silences of one cause differ."""
 _SURELY = 4.0
 """Requests of a client that are expected in its silence: with fewer it may be chance."""
+_BEYOND = 1.5
+"""How many times as long as a client's other gaps its silence is."""
 _LEAST_SERVICES, _LEAST_CLIENTS = 2, 3
 _NEARLY_ALL = 0.8
 """The share of all clients from which it is the broker, or the log, that is silent."""
@@ -47,7 +49,7 @@ def silent_together(tables: Tables, known: Sequence[Finding]) -> Iterator[Findin
     """
     grid = tables.grids.persons
     rows = [row for row, name in enumerate(grid.names) if name[2] in _APIS]
-    if not rows:
+    if not rows or grid.axis.length < limits.LEAST_SLOTS:
         return
     found = sorted(_silences(grid, rows), key=lambda one: (one.first_us, str(one.client_id)))
     every = len({grid.names[row][:2] for row in rows})
@@ -71,6 +73,8 @@ def _silences(grid: Grid, rows: list[int]) -> Iterator[_Silence]:
     # The hour around a silence has fewer requests because of it.
     missing = around * lengths / np.maximum(1 - lengths / (_HOUR_SLOTS * grid.axis.step_s * 1e6), 0.25)
     is_silent = (lengths >= limits.SILENT_TOGETHER_MINUTES * _MINUTE_US) & (missing >= _SURELY)
+    others = np.sort(lengths, axis=1)[:, -2:-1]
+    is_silent &= lengths >= _BEYOND * others  # a program that works in bursts has many
     for row, at in zip(*(each.tolist() for each in np.nonzero(is_silent)), strict=True):
         client_id, principal, api = grid.names[rows[row]]
         ends = float(last_us[row, at]), float(following[row, at])
