@@ -217,6 +217,20 @@ def test_checks_hold_always_or_eventually() -> None:
             world.drive(world.run(10))
 
 
+def test_what_holds_late_is_checked_less_often() -> None:
+    checks: list[float] = []
+
+    def check() -> bool:
+        checks.append(world.now_s)
+        return len(checks) > 1020
+
+    with World() as world:
+        began_s = world.now_s
+        world.drive(world.eventually(check))
+    assert round(checks[999] - began_s, 3) == 0.999
+    assert round(checks[1011] - checks[1010], 3) == 0.1
+
+
 def test_a_test_awaits_only_its_world() -> None:
     async def test() -> None:
         await asyncio.sleep(0)

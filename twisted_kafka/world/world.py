@@ -36,6 +36,9 @@ MAX_BROKERS: Final = 20
 _SHM: Final = Path("/dev/shm")
 _STEP_NS: Final = 1_000_000
 """How often a condition is checked, in virtual time."""
+_LATER_STEP_NS: Final = 100_000_000
+"""How often ``eventually`` checks after its first second: a check may read all logs."""
+_SOON_NS: Final = 1_000_000_000
 START_S: Final = 120.0
 """How long the brokers may take to start, in virtual time."""
 _MOST_COPIES: Final = 3
@@ -310,8 +313,11 @@ class World:
         self._at(self._scheduler.now_ns + every_ns, look)
 
     async def eventually(self, check: Callable[[], object], *, seconds: float = 60.0) -> None:
-        """Run until ``check`` returns something true. Raises AssertionError after ``seconds`` of virtual time."""
-        if not self._run_until(check, seconds):
+        """Run until ``check`` returns something true. Raises AssertionError after ``seconds`` of virtual time.
+
+        It is called each virtual millisecond, and after a second each 100 ms.
+        """
+        if not self._run_until(check, seconds, later_step_ns=_LATER_STEP_NS):
             raise AssertionError(f"{_name_of(check)} does not hold within {seconds:g} s")
 
     def is_replicated(self) -> bool:
@@ -340,13 +346,14 @@ class World:
         """Run until a condition holds, which is checked each virtual millisecond; return False after ``seconds``."""
         return self._run_until(condition, seconds)
 
-    def _run_until(self, condition: Callable[[], object], seconds: float) -> bool:
+    def _run_until(self, condition: Callable[[], object], seconds: float, later_step_ns: int = _STEP_NS) -> bool:
         scheduler = self._scheduler
-        end_ns = scheduler.now_ns + int(seconds * 1e9)
+        soon_ns, end_ns = scheduler.now_ns + _SOON_NS, scheduler.now_ns + int(seconds * 1e9)
         while not condition():
             if scheduler.now_ns >= end_ns:
                 return False
-            self._run_to(min(end_ns, scheduler.now_ns + _STEP_NS))
+            step_ns = _STEP_NS if scheduler.now_ns < soon_ns else later_step_ns
+            self._run_to(min(end_ns, scheduler.now_ns + step_ns))
         return True
 
     async def finished(self, *programs: Program, seconds: float = 3600.0) -> bool:
