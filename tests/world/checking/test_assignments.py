@@ -93,7 +93,7 @@ def test_a_member_has_what_it_does_not_say_it_has_given_up(bench: Bench) -> None
     assert bench.beat("b", [1]) == []
 
 
-@pytest.mark.parametrize("how", ["leaves", "is silent", "is fenced", "does not revoke in time"])
+@pytest.mark.parametrize("how", ["leaves", "is silent", "is fenced", "does not revoke in time", "has missed to revoke"])
 def test_a_member_that_is_gone_has_nothing(bench: Bench, how: str) -> None:
     bench.beat("a", [0])
     if how == "leaves":
@@ -102,6 +102,13 @@ def test_a_member_that_is_gone_has_nothing(bench: Bench, how: str) -> None:
         bench.now_ns = 45 * S
     elif how == "is fenced":
         bench.beat("a", None, code=ErrorCode.FENCED_MEMBER_EPOCH)
+    elif how == "has missed to revoke":
+        for bench.now_ns in (0, 30 * S):
+            bench.beat("a", None, code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        bench.now_ns = 59 * S
+        assert len(bench.beat("c", [0])) == 1
+        bench.beat("c", [], has=[])
+        bench.now_ns = 60 * S
     else:
         bench.beat("a", [])
         bench.now_ns = 60 * S

@@ -2,7 +2,8 @@
 
 A member of the classic protocol has the partitions that SyncGroup gave it in its generation. A member of the consumer protocol
 (KIP-848) or the streams protocol (KIP-1071) has its assigned partitions until it reports that it has less, or leaves, or is silent
-for the session timeout. In a streams group they are active tasks: a subtopology and a partition.
+for the session timeout, or does not revoke within the rebalance timeout; perhaps as it did not get the answer that says so. In a
+streams group they are active tasks: a subtopology and a partition.
 """
 
 from collections.abc import Callable
@@ -43,6 +44,8 @@ class _Member:
         self.heard_ns = 0
         self.revoked_ns: int | None = None
         """Since when it has held more than is assigned to it."""
+        self.unanswered_ns: int | None = None
+        """When the first heartbeat arrived that was not answered, or with an error: it may have to revoke since."""
         self.rebalance_timeout_ms = 300_000
 
 
@@ -118,6 +121,8 @@ class Assignments:
             return Beat(request)
         member = members.setdefault(request.member_id, _Member())
         member.heard_ns = self._now_ns()
+        if member.unanswered_ns is None:
+            member.unanswered_ns = member.heard_ns
         if request.rebalance_timeout_ms > 0:
             member.rebalance_timeout_ms = request.rebalance_timeout_ms
         held = request.active_tasks if isinstance(request, StreamsGroupHeartbeatRequest) else request.topic_partitions
@@ -142,6 +147,8 @@ class Assignments:
         if response.error_code in _GONE:
             members.pop(name, None)
             return
+        if response.error_code == ErrorCode.NONE and name in members:
+            members[name].unanswered_ns = None
         given = _given(response)
         if response.error_code != ErrorCode.NONE or beat.request.member_epoch < 0 or given is None:
             return
@@ -158,8 +165,9 @@ class Assignments:
 
     def _must_be_kept(self, member: _Member) -> bool:
         """Return whether the coordinator may not yet have given up a member."""
-        now_ns = self._now_ns()
-        is_late = member.revoked_ns is not None and now_ns - member.revoked_ns >= member.rebalance_timeout_ms * 1_000_000
+        now_ns, timeout_ns = self._now_ns(), member.rebalance_timeout_ms * 1_000_000
+        waits = (since_ns for since_ns in (member.revoked_ns, member.unanswered_ns) if since_ns is not None)
+        is_late = any(now_ns - since_ns >= timeout_ns for since_ns in waits)
         return now_ns - member.heard_ns < self._session_ns and not is_late
 
 
