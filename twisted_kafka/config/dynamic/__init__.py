@@ -1,1 +1,1 @@
-"""Settings that change while the broker runs, and how those that are secret are stored."""
+"""Settings that change while the broker runs, and the secret ones among them."""

@@ -10,7 +10,7 @@ CONSUMER_REPLICA_ID: Final = -1
 DEBUGGING_REPLICA_ID: Final = -2
 """The replica id of tools that ask followers for offsets, and for those up to the log end. In a fetch, it is a consumer's."""
 FUTURE_LOCAL_REPLICA_ID: Final = -3
-"""The only negative replica id whose fetches read to the log end."""
+"""The only negative replica id whose fetches read to the log end. Fetches with others see committed records only, as in Kafka."""
 NO_EPOCH: Final = -1
 UNKNOWN_OFFSET: Final = -1
 
@@ -26,11 +26,6 @@ class ClientMetadata(NamedTuple):
     client_address: str
     principal: str
     listener_name: str
-
-
-def is_consumer(replica_id: int) -> bool:
-    """Return whether a fetch with this replica id is a consumer's, which sees only committed records (as in Kafka)."""
-    return replica_id < 0 and replica_id != FUTURE_LOCAL_REPLICA_ID
 
 
 class FetchParams:
@@ -75,7 +70,9 @@ class FetchParams:
         """The consumer, if it may be sent to another replica."""
         self.is_from_follower = replica_id >= 0
         self.hard_max_bytes = version <= _LAST_VERSION_WITH_HARD_LIMIT
-        self.fetch_only_leader = replica_id >= 0 or (is_consumer(replica_id) and version < _FIRST_VERSION_FROM_FOLLOWERS)
+        self.fetch_only_leader = replica_id >= 0 or (
+            replica_id != FUTURE_LOCAL_REPLICA_ID and version < _FIRST_VERSION_FROM_FOLLOWERS
+        )
 
 
 class PartitionFetch:

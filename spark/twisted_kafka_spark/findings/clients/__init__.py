@@ -1,1 +1,1 @@
-"""Findings about clients: what they do too much, no more, or otherwise than before."""
+"""Findings about clients: excess, silence, and changes of behaviour."""

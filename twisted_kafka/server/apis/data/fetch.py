@@ -32,11 +32,11 @@ from twisted_kafka.quota.quota_managers import QuotaManagers
 from twisted_kafka.replication.operations.delayed_fetch import FetchAnswer
 from twisted_kafka.replication.partition.fetch_data import (
     CONSUMER_REPLICA_ID,
+    FUTURE_LOCAL_REPLICA_ID,
     ClientMetadata,
     FetchParams,
     PartitionFetch,
     PartitionRead,
-    is_consumer,
 )
 from twisted_kafka.replication.partition.fetch_watch import FetchWatch
 from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
@@ -413,7 +413,7 @@ def _client_of(context: RequestContext, rack_id: str) -> ClientMetadata:
 def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     if isolation_level not in (0, _READ_COMMITTED):
         raise InvalidRequestError(f"Invalid isolation level {isolation_level}")
-    if not is_consumer(replica_id):
+    if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
         return FetchIsolation.LOG_END
     return FetchIsolation.TXN_COMMITTED if isolation_level else FetchIsolation.HIGH_WATERMARK
 
