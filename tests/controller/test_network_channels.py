@@ -308,3 +308,14 @@ def test_a_start_waits_for_what_its_controller_has_decided(world: World, broker_
     world.clients.pump()
     assert drained.done()
     assert world.channels.drained(1).done()
+
+
+def test_very_many_may_wait_for_an_answer() -> None:
+    world = World()
+    world.order(2, 1)
+    drained = [world.channels.drained(2) for _ in range(5_000)]
+    assert not any(each.done() for each in drained)
+    world.sent[0][3].set_result(LeaderAndIsrResponse())
+    assert all(each.done() for each in drained)
+    world.order(2, 2)
+    assert len(world.sent) == 2

@@ -216,17 +216,16 @@ class NetworkChannels:
 
     def _send_next(self, channel: _Channel) -> None:
         """Send the next request to a broker, unless one is in flight: its answer calls this again."""
-        with self._lock:
-            if channel.is_closed or channel.in_flight is not None or not channel.waiting:
-                return
-            queued = channel.waiting.popleft()
-            channel.states -= queued.states
-            if queued.request is not None:
-                channel.in_flight = queued
-        if queued.request is None:
-            _tell([queued])
-            self._send_next(channel)
-            return
+        while True:
+            with self._lock:
+                if channel.is_closed or channel.in_flight is not None or not channel.waiting:
+                    return
+                queued = channel.waiting.popleft()
+                channel.states -= queued.states
+                if queued.request is not None:
+                    channel.in_flight = queued
+                    break
+            _tell([queued])  # no call within a call: very many may wait for the same answer
         channel.queue_times.update(self._clock.monotonic_ns() - queued.queued_ns)
         self._attempt(channel, queued)
 
