@@ -79,7 +79,8 @@ class Reader:
                 for each in topic.partitions:
                     partition = TopicPartition(topic.topic, each.partition_index)
                     if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                        self._to_start(partition)
+                        if not self._to_start(partition) and not found:
+                            raise TryAgainError(f"{partition}: the offset {self.positions[partition]} cannot be read yet")
                     elif each.error_code:
                         error = problem(f"{partition.topic} partition {partition.partition}", each.error_code)
                         if not isinstance(error, TryAgainError) or not found:
@@ -113,14 +114,15 @@ class Reader:
             topics=topics,
         )
 
-    def _to_start(self, partition: TopicPartition) -> None:
-        """Skip records that were deleted meanwhile."""
+    def _to_start(self, partition: TopicPartition) -> bool:
+        """Skip records that were deleted meanwhile; return False if none were, as while a leader changes."""
         start = offsets_at(self._session, [partition], EARLIEST)[partition]
         end = offsets_at(self._session, [partition], LATEST)[partition]
         if start <= self.positions[partition] <= end:
-            return
+            return False
         self.positions[partition] = start
         self._end_if_done(partition)
+        return True
 
     def _records(self, partition: TopicPartition, found: tuple[Any, int]) -> Iterator[Seen]:
         answer, throttle_time_ms = found
