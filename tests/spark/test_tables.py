@@ -133,7 +133,8 @@ def test_a_format_that_spark_lacks_is_an_error_of_one_line(spark: Any, tmp_path:
     for target, message in (
         (Target("delta"), "this Spark has no delta: add it with --conf spark.jars.packages=io.delta"),
         (Target("iceberg"), "requires --table"),
-        (Target("iceberg", "lake.kafka"), "this Spark has no iceberg"),
+        (Target("iceberg", "lake.kafka"), r"this Spark has no iceberg: .*iceberg-spark-runtime-4\.\d+_2\.13:VERSION"),
+        (Target("parquet", "nowhere.kafka"), "cannot use --table nowhere.kafka: "),
     ):
         with pytest.raises(ValueError, match=message):
             roll_up(spark, Job(paths=[str(tmp_path)], rollup_out=str(tmp_path / "out"), tables=target))

@@ -23,6 +23,7 @@ from twisted_kafka_spark.choices import DELTA, ICEBERG, PARQUET
 from twisted_kafka_spark.pipeline import exchange, page, store, table_schema
 from twisted_kafka_spark.pipeline.table_schema import FINDINGS, TABLES, Table
 from twisted_kafka_spark.runtime.folder import Folder
+from twisted_kafka_spark.runtime.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,9 +36,10 @@ _SCHEMA, _DUE = "schema.json", "_due.{}.json"
 _AT_ONCE = 4
 """Tables that are written at a time: most are small, and take longer to plan than to write."""
 _PACKAGES = {
-    DELTA: "io.delta:delta-spark_2.13:VERSION, with the two settings of Delta's documentation",
-    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:VERSION, with a catalog (spark.sql.catalog.NAME)",
+    DELTA: "io.delta:delta-spark_2.13:VERSION, of a version for Spark {}, with the two settings of Delta's documentation",
+    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime-{}_2.13:VERSION, with a catalog (spark.sql.catalog.NAME)",
 }
+"""The package of a format, by the minor version of Spark; for the newest one there may be none yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +66,34 @@ class Tables:
 
     def check(self) -> None:
         """Raise ValueError, with what to do, if this Spark cannot write the tables."""
-        from py4j.protocol import Py4JJavaError
-
         form = self._target.form
         if form == ICEBERG and not self._target.namespace:
             raise ValueError("--format iceberg requires --table CATALOG.NAMESPACE")
-        if form not in _PACKAGES:
-            return
+        if form in _PACKAGES:
+            self._check_package(form)
+        if self._target.namespace:
+            self._make_namespace()
+
+    def _check_package(self, form: str) -> None:
+        from py4j.protocol import Py4JJavaError
+
         spark: Any = self._spark
         sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
         try:
             sources.lookupDataSource(form, spark._jsparkSession.sessionState().conf())
         except Py4JJavaError:
-            raise ValueError(f"this Spark has no {form}: add it with --conf spark.jars.packages={_PACKAGES[form]}") from None
+            package = _PACKAGES[form].format(".".join(self._spark.version.split(".")[:2]))
+            raise ValueError(f"this Spark has no {form}: add it with --conf spark.jars.packages={package}") from None
+
+    def _make_namespace(self) -> None:
+        """Create the namespace unless it exists. So a catalog that does not work is known before the log is read."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._target.namespace}")
+        except (PySparkException, Py4JJavaError) as error:
+            raise ValueError(f"cannot use --table {self._target.namespace}: {first_line(error)}") from None
 
     def announce(self, hours: Iterable[str]) -> None:
         """Note hours (`2026-11-21T10`) that are about to change; all hours of the rollup if there are no tables yet."""
@@ -111,8 +128,6 @@ class Tables:
             for row in hourly.mapInArrow(_files, "path string, content binary").toLocalIterator(prefetchPartitions=True):
                 self._folder.replace(row["path"], bytes(row["content"]))
             return
-        if self._target.namespace:
-            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._target.namespace}")
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda kind: self._replace(TABLES[kind], _rows(hourly, kind)), kinds))
 
