@@ -9,9 +9,14 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 from tests.spark.access_lines import PHASES, line, topic
+from tests.spark.folded import cells
 from tests.spark.moments import at
 from tests.spark.searched import HOURS, findings, named, steady
+from twisted_kafka_spark import views
+from twisted_kafka_spark.cells.kinds import MINUTE_S
 from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.general.breaks import breaks
+from twisted_kafka_spark.findings.general.series import every_series
 
 DAY = range(HOURS * 60)
 INSIDE = range(180, 270)
@@ -269,6 +274,15 @@ def test_one_process_that_does_not_follow_the_others_of_its_service_is_named() -
     (found,) = unlike(lines + steady(DAY, each=2, client_id="cart-2"))
     assert (found.evidence["client_id"], found.evidence["measure"]) == ("cart-2", "part of its service")
     assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T04:29Z")
+
+
+def test_a_process_that_is_only_there_by_day_does_not_do_less_than_the_others() -> None:
+    lines = steady([*range(240), 242, 251, 262], each=1, client_id="cart-2")
+    for name in ("cart-0", "cart-1"):
+        lines += steady(range(240), each=1, client_id=name) + steady(range(240, 360, 6), each=1, client_id=name)
+    every = every_series(views.compute(cells(CALM + lines), MINUTE_S))
+    (series,) = [each for each in every if each.subject.clients == ("cart-2",) and each.measure.unit == "part"]
+    assert breaks(series) == []
 
 
 def test_a_fleet_that_wakes_up_slowly_opens_connections_and_is_no_finding() -> None:

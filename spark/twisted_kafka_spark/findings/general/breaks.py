@@ -33,8 +33,8 @@ _OF_JOBS = ("Fetch", "ShareFetch")
 """APIs that a program may begin to call at its time, as a job does that reads what came during the day."""
 _KNOWN_SLOTS = 12
 """Intervals after which something else that a client does is new."""
-_HARDLY = 0.05
-"""The part of its usual part that a process does if it does anything."""
+_ALIVE = 0.25
+"""The share of the intervals in which a process that does less than the others does anything."""
 _LEAST_REQUESTS = 3
 """Requests of a block whose mean says something."""
 
@@ -219,7 +219,8 @@ def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> boo
     if measure.unit == "ms" and not _are_mostly_slow(series, found, inside):
         return False
     if measure.is_mean:
-        is_there = measure.unit != "part" or _HARDLY * high <= low <= high / limits.CHANGED_SIZE  # a silence is another finding
+        is_alive = (series.sums[inside] > 0).mean() >= _ALIVE  # a silence is another finding
+        is_there = measure.unit != "part" or (low <= high / limits.CHANGED_SIZE and bool(is_alive))
         return bool(series.requests[inside].sum() >= limits.CHANGED_REQUESTS_FLOOR / 3) and is_there
     expected, there = series.requests[outside].mean() * inside.sum(), series.requests[inside].sum()
     if measure.name not in ("requests", "connections"):
