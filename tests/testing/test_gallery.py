@@ -43,8 +43,8 @@ def test_the_gallery_passes(pytester: pytest.Pytester, section: str) -> None:
 
 def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
     pytester.makepyfile(tests)
-    options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin", "-W", "ignore")
-    return pytester.runpytest_inprocess(*options)
+    options = ("-p", "no:cacheprovider", "-p", "no:twisted", "-p", "no:twisted_kafka", "-W", "ignore")
+    return pytester.runpytest_inprocess(*options, "-p", "twisted_kafka.testing.plugin")
 
 
 @pytest.mark.long

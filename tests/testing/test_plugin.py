@@ -56,8 +56,8 @@ _TESTS = """
 
 
 def run(pytester: pytest.Pytester, tests: str, *more: str, makes: str | None = None) -> pytest.RunResult:
-    """Run tests in a pytest within this process, which is quicker than another one."""
-    return _run(pytester.runpytest_inprocess, pytester, tests, "-p", "no:asyncio", *more, makes=makes)
+    """Run tests in a pytest within this process, which is quicker than another one. pytest-twisted could run only one in it."""
+    return _run(pytester.runpytest_inprocess, pytester, tests, "-p", "no:asyncio", "-p", "no:twisted", *more, makes=makes)
 
 
 def run_apart(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:

@@ -30,6 +30,6 @@ def test_the_gallery_passes(pytester: pytest.Pytester) -> None:
     imports, *examples = re.findall(r"```python\n(?:# gallery\n)?(.*?)```", _GALLERY, re.DOTALL)
     assert len(examples) >= 7
     pytester.makepyfile("\n\n".join((imports, *examples)))
-    options = ("-p", "no:cacheprovider", "-p", "no:twisted_kafka", "-p", "twisted_kafka.testing.plugin", "-W", "ignore")
-    result = pytester.runpytest_inprocess(*options)
+    options = ("-p", "no:cacheprovider", "-p", "no:twisted", "-p", "no:twisted_kafka", "-W", "ignore")
+    result = pytester.runpytest_inprocess(*options, "-p", "twisted_kafka.testing.plugin")
     result.assert_outcomes(passed=len(examples))
