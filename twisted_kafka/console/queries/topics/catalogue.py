@@ -1,6 +1,7 @@
 """The topics of a cluster as one list, which searches and sorts without asking for more."""
 
 import heapq
+import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ MOST_UNWELL: Final = 500
 
 
 _NO_LEADER: Final = int(ErrorCode.LEADER_NOT_AVAILABLE)
+_BY_NAME: Final = operator.attrgetter("name")
 
 
 class TopicShape(NamedTuple):
@@ -64,8 +66,10 @@ def catalogue(session: Session) -> Catalogue:
 
 
 def _catalogue(response: MetadataResponse) -> Catalogue:
-    topics = sorted(response.topics, key=lambda each: str(each.name))
-    leaders, replicas, behind = Counter[int](), Counter[int](), Counter[int]()
+    topics = sorted(response.topics, key=_BY_NAME)
+    leaders: list[int] = []
+    replicas: list[int] = []
+    behind = Counter[int]()
     shapes: list[TopicShape] = []
     unwell: list[Unwell] = []
     count = 0
@@ -75,9 +79,8 @@ def _catalogue(response: MetadataResponse) -> Catalogue:
         shape = shape_of(topic)
         shapes.append(shape)
         for each in topic.partitions:
-            leaders[each.leader_id] += 1
-            for replica in each.replica_nodes:
-                replicas[replica] += 1
+            leaders.append(each.leader_id)
+            replicas += each.replica_nodes
         if not (shape.offline or shape.under_replicated):
             continue
         for each in topic.partitions:
@@ -87,7 +90,7 @@ def _catalogue(response: MetadataResponse) -> Catalogue:
             count += 1
             unwell.append(_unwell(shape.name, each))
     unwell = heapq.nsmallest(MOST_UNWELL, unwell, key=lambda each: (each.topic, each.partition))
-    return Catalogue(tuple(shapes), leaders, replicas, behind, tuple(unwell), count)
+    return Catalogue(tuple(shapes), Counter(leaders), Counter(replicas), behind, tuple(unwell), count)
 
 
 def _unwell(topic: str, each: MetadataResponsePartition) -> Unwell:
@@ -100,9 +103,12 @@ def shape_of(topic: MetadataResponseTopic) -> TopicShape:
     factor = offline = behind = 0
     for each in topic.partitions:
         copies = len(each.replica_nodes)
-        factor = max(factor, copies)
-        offline += each.leader_id < 0 or each.error_code == _NO_LEADER
-        behind += len(each.isr_nodes) < copies
+        if copies > factor:
+            factor = copies
+        if each.leader_id < 0 or each.error_code == _NO_LEADER:
+            offline += 1
+        if len(each.isr_nodes) < copies:
+            behind += 1
     return TopicShape(str(topic.name), len(topic.partitions), factor, topic.is_internal, offline, behind)
 
 
