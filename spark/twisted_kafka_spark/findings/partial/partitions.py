@@ -23,6 +23,8 @@ _OTHERWISE_IDLE = 0.2
 """How many writes, of those expected in a long gap, were expected in other gaps: with more, a partition is seldom written."""
 _ENOUGH_AN_HOUR = 2.0
 """Writes that are expected in an hour of a gap, as a factor of the least number that cells count."""
+_KNOWN = 0.5
+"""Share of the other hours in which writes to other partitions were counted: with less, nothing can be expected of a gap."""
 
 
 def unwritten_partitions(tables: Tables) -> Iterator[Finding]:
@@ -69,7 +71,9 @@ def _unwritten(writes: Matrix, place: int) -> tuple[Run, float] | None:
     length = run[1] - run[0] + 1
     is_enough = missing >= max(limits.UNWRITTEN_REQUESTS, _ENOUGH_AN_HOUR * limits.WRITTEN_FLOOR * length)
     is_the_only_one = sum(map(expected, by_size[:-1])) <= _OTHERWISE_IDLE * missing
-    was_written = (mine[: run[0]] > 0).sum() >= limits.UNWRITTEN_HOURS
+    was_written = (mine[: run[0]] > 0).sum() >= limits.UNWRITTEN_HOURS and np.delete(
+        others > 0, slice(run[0], run[1] + 1)
+    ).mean() >= _KNOWN
     return (run, missing) if length >= limits.UNWRITTEN_HOURS and is_enough and is_the_only_one and was_written else None
 
 
