@@ -71,10 +71,10 @@ def _unwritten(writes: Matrix, place: int) -> tuple[Run, float] | None:
     length = run[1] - run[0] + 1
     is_enough = missing >= max(limits.UNWRITTEN_REQUESTS, _ENOUGH_AN_HOUR * limits.WRITTEN_FLOOR * length)
     is_the_only_one = sum(map(expected, by_size[:-1])) <= _OTHERWISE_IDLE * missing
-    was_written = (mine[: run[0]] > 0).sum() >= limits.UNWRITTEN_HOURS and np.delete(
-        others > 0, slice(run[0], run[1] + 1)
-    ).mean() >= _KNOWN
-    return (run, missing) if length >= limits.UNWRITTEN_HOURS and is_enough and is_the_only_one and was_written else None
+    was_written = (mine[: run[0]] > 0).sum() >= limits.UNWRITTEN_HOURS
+    is_known = np.delete(others > 0, slice(run[0], run[1] + 1)).mean() >= _KNOWN
+    is_lost = length >= limits.UNWRITTEN_HOURS and is_enough and is_the_only_one and was_written and is_known
+    return (run, missing) if is_lost else None
 
 
 def _left(tables: Tables, topic: str, some: list[tuple[int, float]], span: Span, is_over: bool) -> Finding:
