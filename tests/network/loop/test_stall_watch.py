@@ -10,6 +10,7 @@ from tests.support.eventually import WAIT_S
 from twisted_kafka.network.loop.stall_watch import CHECK_S, COMPUTING_CHECK_S, PUT_OFF_S, StallWatch
 from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, SleepTimer, TimerFd, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 
 
@@ -83,6 +84,7 @@ def test_thread_checks_on_while_a_request_is_under_way() -> None:
     assert stage.timer.delays_s == [PUT_OFF_S, CHECK_S, CHECK_S]
 
 
+@pytest.mark.skipif(not HAS_INTERPRETER_LOCK, reason="requests that compute do not wait for each other")
 def test_while_the_process_computes_checks_are_further_apart() -> None:
     stage = Stage()
     stage.request()
