@@ -443,13 +443,13 @@ def _login_finding(tables: Tables, rows: Failures, **of: str) -> Finding:
     )
 
 
-def network_of(address: str | None) -> str | None:
-    """Return the /24 or /64 of an address, None if the text is no address."""
+def network_of(address: str | None, bits: tuple[int, int] = (24, 64)) -> str | None:
+    """Return the network of an address, None if the text is no address; ``bits`` are those of IPv4 and of IPv6."""
     try:
         found = ipaddress.ip_address((address or "").strip("[]"))
     except ValueError:
         return None
-    return str(ipaddress.ip_network(f"{found}/{24 if found.version == 4 else 64}", strict=False))
+    return str(ipaddress.ip_network(f"{found}/{bits[found.version == 6]}", strict=False))
 
 
 def _logins_without_minutes(tables: Tables) -> Iterator[Finding]:

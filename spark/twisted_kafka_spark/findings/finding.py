@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import statistics
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 MINUTE = datetime.timedelta(minutes=1)
 _LONG_GAP = 6 * MINUTE
@@ -51,6 +53,18 @@ def the_only(names: Sequence[Any]) -> Any:
 def several(names: Sequence[str]) -> str | None:
     """Return the number of names and the first of them, for evidence beside ``the_only``; None for at most one."""
     return f"{len(names)}: {', '.join(names[:MOST_NAMED])}" if names[1:] else None
+
+
+def grouped(items: Iterable[_T], belongs: Callable[[list[_T], _T], bool]) -> list[list[_T]]:
+    """Put each item into the first group that it belongs to, or into a new one."""
+    groups: list[list[_T]] = []
+    for one in items:
+        group = next((each for each in groups if belongs(each, one)), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return groups
 
 
 def severity(name: str) -> str:

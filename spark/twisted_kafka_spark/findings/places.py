@@ -12,7 +12,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.absent import service_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, spans, text, unusual
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, spans, text, unusual
 from twisted_kafka_spark.findings.runs import median, minute_of, rolling, runs, span_of, unusual_above
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 
@@ -383,15 +383,11 @@ def _trimmed(grid: Grid, name: tuple[Any, ...], run: tuple[int, int], values: tu
 
 def _of_one_cause(found: list[_Slowness]) -> list[list[_Slowness]]:
     """Group what overlaps in time. Different brokers, or clients, belong together only if their spans are much the same."""
-    groups: list[list[_Slowness]] = []
-    for one in sorted(found, key=lambda one: (one.series.node is None and one.series.client is None, one.span.first)):
-        for group in groups:
-            if any(_overlap(one, other) for other in group) and all(_is_compatible(one, other) for other in group):
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
+
+    def belongs(group: list[_Slowness], one: _Slowness) -> bool:
+        return any(_overlap(one, other) for other in group) and all(_is_compatible(one, other) for other in group)
+
+    return grouped(sorted(found, key=lambda one: (one.series.node is None and one.series.client is None, one.span.first)), belongs)
 
 
 def _overlap(one: _Slowness, other: _Slowness) -> bool:

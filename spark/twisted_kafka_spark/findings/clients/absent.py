@@ -14,7 +14,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, grouped, several, text, the_only
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, runs, span_of
 
 if TYPE_CHECKING:
@@ -145,16 +145,12 @@ def _is_replaced(tables: Tables, one: _Silence) -> bool:
 
 def _at_once(found: list[_Silence]) -> list[list[_Silence]]:
     """Group silences that begin and end within minutes of each other: of one client's APIs, or of several clients."""
-    groups: list[list[_Silence]] = []
-    for one in sorted(found, key=lambda one: (one.span.first, str(one.client_id))):
-        for group in groups:
-            begins, ends = group[0].span.first - one.span.first, group[0].span.last - one.span.last
-            if max(abs(begins), abs(ends)) <= _TOGETHER:
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
+
+    def belongs(group: list[_Silence], one: _Silence) -> bool:
+        begins, ends = group[0].span.first - one.span.first, group[0].span.last - one.span.last
+        return max(abs(begins), abs(ends)) <= _TOGETHER
+
+    return grouped(sorted(found, key=lambda one: (one.span.first, str(one.client_id))), belongs)
 
 
 def _silent(tables: Tables, together: list[_Silence]) -> Finding:
@@ -262,16 +258,12 @@ def _usual_around(counts: Values, run: Run) -> float:
 
 def _together(gone: list[_Away]) -> list[list[_Away]]:
     """Group the absences of brokers that begin and end within a minute or two of each other."""
-    groups: list[list[_Away]] = []
-    for one in sorted((each for each in gone if not each.is_short), key=lambda each: (each.run, each.node)):
-        for group in groups:
-            begins, ends = group[0].run[0] - one.run[0], group[0].run[1] - one.run[1]
-            if max(abs(begins), abs(ends)) <= _AT_ONCE_MINUTES and all(each.node != one.node for each in group):
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
+
+    def belongs(group: list[_Away], one: _Away) -> bool:
+        begins, ends = group[0].run[0] - one.run[0], group[0].run[1] - one.run[1]
+        return max(abs(begins), abs(ends)) <= _AT_ONCE_MINUTES and all(each.node != one.node for each in group)
+
+    return grouped(sorted((each for each in gone if not each.is_short), key=lambda each: (each.run, each.node)), belongs)
 
 
 def _absent(tables: Tables, axis: Axis, together: list[_Away]) -> Finding:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import Finding, Span, equal, several, spans, text, the_only
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, grouped, several, spans, text, the_only
 from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
@@ -96,13 +96,8 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
     Many that are throttled in the same time are one finding: it is a quota of all of them, such as the default one.
     """
     found = list(_throttled(tables))
-    groups: list[list[Finding]] = []
-    for one in sorted(found, key=lambda each: (each.first or "", str(each.evidence["client_id"]))):
-        near = [group for group in groups if _is_at_once(group[0], one)]
-        if near:
-            near[0].append(one)
-        else:
-            groups.append([one])
+    in_order = sorted(found, key=lambda each: (each.first or "", str(each.evidence["client_id"])))
+    groups = grouped(in_order, lambda group, one: _is_at_once(group[0], one))
     together = [group for group in groups if len(group) >= limits.THROTTLED_TOGETHER]
     yield from (one for one in found if not any(one in group for group in together))
     yield from map(_throttled_together, together)

@@ -13,7 +13,7 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.absent import service_of
 from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.clients.persons import is_about, span_of_client, topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, several, text, the_only
 from twisted_kafka_spark.findings.runs import Run, median, rolling, runs, widened
 
 if TYPE_CHECKING:
@@ -240,16 +240,12 @@ def _is_told(finding: Finding, one: _Step) -> bool:
 
 def _of_services(steps: list[_Step]) -> list[list[_Step]]:
     """Group the steps that begin at the same time: of one client, or of one principal's clients."""
-    groups: list[list[_Step]] = []
-    for one in sorted(steps, key=lambda one: (one.span.first, str(one.who), one.api, one.measure)):
-        for group in groups:
-            is_same = group[0].who == one.who or (group[0].who[1] == one.who[1] and group[0].api == one.api)
-            if is_same and abs(group[0].span.first - one.span.first) <= _TOGETHER:
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
+
+    def belongs(group: list[_Step], one: _Step) -> bool:
+        is_same = group[0].who == one.who or (group[0].who[1] == one.who[1] and group[0].api == one.api)
+        return is_same and abs(group[0].span.first - one.span.first) <= _TOGETHER
+
+    return grouped(sorted(steps, key=lambda one: (one.span.first, str(one.who), one.api, one.measure)), belongs)
 
 
 def _changed_load(tables: Tables, together: list[_Step]) -> Finding:
@@ -327,15 +323,12 @@ def weaker_acks(tables: Tables) -> Iterator[Finding]:
 
 
 def _of_one_change(found: list[tuple[Who, int, Span, float]]) -> list[list[tuple[Who, int, Span, float]]]:
-    groups: list[list[tuple[Who, int, Span, float]]] = []
-    for one in sorted(found, key=lambda one: (one[2].first, str(one[0]))):
-        for group in groups:
-            if group[0][0][1] == one[0][1] and group[0][1] == one[1] and one[2].first - group[0][2].first <= 2 * _TOGETHER:
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
+    return grouped(
+        sorted(found, key=lambda one: (one[2].first, str(one[0]))),
+        lambda group, one: (
+            group[0][0][1] == one[0][1] and group[0][1] == one[1] and one[2].first - group[0][2].first <= 2 * _TOGETHER
+        ),
+    )
 
 
 def _weaker(tables: Tables, together: list[tuple[Who, int, Span, float]]) -> Finding:

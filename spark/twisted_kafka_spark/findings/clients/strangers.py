@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.absent import service_of
 from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.failures import network_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, several, the_only
 from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
 
@@ -62,12 +63,8 @@ def strange_programs(tables: Tables) -> Iterator[Finding]:
 
 
 def _network(address: str | None) -> str | None:
-    """Return the /16 or /48 of an address."""
-    try:
-        found = ipaddress.ip_address((address or "").strip("[]"))
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network(f"{found}/{16 if found.version == 4 else 48}", strict=False))
+    """Return the /16 or /48 of an address, and any other text as it is."""
+    return network_of(address, (16, 48)) or address
 
 
 def strange_addresses(tables: Tables) -> Iterator[Finding]:

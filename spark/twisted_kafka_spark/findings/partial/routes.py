@@ -15,7 +15,7 @@ from twisted_kafka_spark.cells.kinds import HOUR_S
 from twisted_kafka_spark.findings.clients.absent import service_of
 from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, several, text, the_only
 from twisted_kafka_spark.findings.runs import minute_of
 
 if TYPE_CHECKING:
@@ -175,15 +175,10 @@ def _is_about(finding: Finding, gap: _Gap) -> bool:
 
 
 def _of_one_cause(found: list[_Gap]) -> list[list[_Gap]]:
-    groups: list[list[_Gap]] = []
-    for one in sorted(found, key=lambda one: (one.first_us, str(one.route.clients))):
-        for group in groups:
-            if _is_same(group[0].route, one.route) and _is_near(group[0], one):
-                group.append(one)
-                break
-        else:
-            groups.append([one])
-    return groups
+    return grouped(
+        sorted(found, key=lambda one: (one.first_us, str(one.route.clients))),
+        lambda group, one: _is_same(group[0].route, one.route) and _is_near(group[0], one),
+    )
 
 
 def _left_over(grid: Grid, together: list[_Gap]) -> list[int]:
