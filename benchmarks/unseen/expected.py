@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.unseen.world import HOUR_S, MINUTE_S, Client, Day, Group, Producer
+from benchmarks.unseen.world import DAY_S, HOUR_S, MINUTE_S, Client, Day, Group, Producer, Request
 
 _T = TypeVar("_T")
 
@@ -68,6 +69,19 @@ class Plan:
         length = self.draw.uniform(shortest_minutes, longest_minutes) * MINUTE_S
         first = self.draw.uniform(first_hour * HOUR_S, last_hour * HOUR_S - length)
         return first, first + length
+
+    def replace(self, old: Client, new: Client, first: float) -> None:
+        """Let another process do the work of ``old`` from a second of the day on; it connects to each broker when it needs it."""
+        connected: set[int] = set()
+
+        def moves(request: Request) -> Iterable[Request]:
+            if request.node not in connected:
+                connected.add(request.node)
+                yield from self.day.connect(new, request.node, request.at - 0.02)
+            request.client = new
+            yield request
+
+        self.day.span(first, DAY_S, lambda each: each.client is old, moves)
 
 
 class NoTargetError(Exception):

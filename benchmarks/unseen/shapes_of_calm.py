@@ -83,16 +83,7 @@ def upgraded_service(plan: Plan) -> None:
     newer = {JAVA: "3.9.1", LIBRDKAFKA: "2.8.0", GO: "1.19.0"}
     for index, client in enumerate(producer.clients):
         new, at = replace(client, software_version=newer[client.software], ports={}), first + index * 90
-        connected: set[int] = set()
-
-        def moves(request: Request, new: Client = new, connected: set[int] = connected) -> Iterable[Request]:
-            if request.node not in connected:
-                connected.add(request.node)
-                yield from plan.day.connect(new, request.node, request.at - 0.02)
-            request.client = new
-            yield request
-
-        plan.day.span(at, 24 * HOUR_S, lambda each, client=client: each.client is client, moves)  # type: ignore[misc]
+        plan.replace(client, new, at)
 
 
 def caught_up(plan: Plan) -> None:

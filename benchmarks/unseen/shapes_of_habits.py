@@ -158,16 +158,7 @@ def pods_renamed(plan: Plan) -> None:
     for index, old in enumerate(producer.clients):
         word = "".join(plan.draw.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
         new = replace(old, client_id=f"{producer.name}-7d9f-{word}", host=f"10.2.94.{10 + index}", ports={})
-        connected: set[int] = set()
-
-        def moves(request: Request, new: Client = new, connected: set[int] = connected) -> Iterable[Request]:
-            if request.node not in connected:
-                connected.add(request.node)
-                yield from plan.day.connect(new, request.node, request.at - 0.02)
-            request.client = new
-            yield request
-
-        plan.day.span(first + index * 40, DAY_S, lambda each, old=old: each.client is old, moves)  # type: ignore[misc]
+        plan.replace(old, new, first + index * 40)
 
 
 def exporter_replaced(plan: Plan) -> None:

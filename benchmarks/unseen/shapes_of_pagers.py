@@ -69,7 +69,7 @@ def large_responses_stall(plan: Plan) -> Expected:
 
 
 def controller_moves(plan: Plan) -> Expected:
-    """The controller's session expires again and again: each new one tells every broker who leads, and clients look around."""
+    """The controller's session expires again and again: each new one sends the leaders to all, and clients refresh metadata."""
     broker, (first, last), draw = plan.broker(3), plan.span(60, 150), plan.draw
     every = draw.uniform(300, 700)
     controllers = draw.sample(plan.day.brokers, 2)
@@ -237,7 +237,7 @@ def down_since_yesterday(plan: Plan) -> Expected:
 
 
 def old_data_slow(plan: Plan) -> Expected:
-    """A group reads what is only in the object storage, and that is slow: each fetch takes seconds, some get nothing."""
+    """A group reads records of the object storage, and that is slow: each fetch takes seconds, some get nothing."""
     group, (first, last), draw = plan.group(), plan.span(30, 200), plan.draw
     wait_ms = draw.uniform(1500, 9000)
 

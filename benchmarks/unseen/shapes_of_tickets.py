@@ -24,7 +24,7 @@ REAUTHENTICATION = "https://github.com/confluentinc/librdkafka/issues/3293"
 
 
 def process_starved(plan: Plan) -> Expected:
-    """One process of a service has too little CPU: it writes a fifth of what it wrote, and the others what they always did."""
+    """One process of a service has too little CPU: it writes a fifth as much as before, and the others as much as always."""
     producer, (first, last), draw = plan.producer(2), plan.span(100, 360, 3, 23), plan.draw
     slow = draw.choice(producer.clients)
     producer.per_minute = max(producer.per_minute, 1.5)
@@ -239,7 +239,7 @@ def member_epochs_fenced(plan: Plan) -> Expected:
 
 
 def readers_back_at_last(plan: Plan) -> Expected:
-    """A group has been down since yesterday; in the morning it comes back, and reads what it missed for an hour."""
+    """A group has been down since yesterday; in the morning it comes back, and catches up for an hour."""
     group, last, draw = plan.group(), plan.draw.uniform(4, 11) * HOUR_S, plan.draw
     hour = plan.draw.uniform(20, 80) * MINUTE_S
 
