@@ -18,7 +18,14 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
 from twisted_kafka.system.files.log_file import log_file_observer
 from twisted_kafka.system.files.open_files import allow_open_files
-from twisted_kafka.system.start_up import SERVE_COMMAND, compile_loops, restart_interpreter, without_collector
+from twisted_kafka.system.start_up import (
+    SERVE_COMMAND,
+    compile_loops,
+    keep_long_collections_rare,
+    restart_interpreter,
+    without_collector,
+)
+from twisted_kafka.timing.clock import SystemClock
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService
@@ -188,6 +195,7 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
         def startService(self) -> None:
             """Start. A signal meanwhile, for example while logs are being loaded, ends the program cleanly."""
             _interrupt_on_signals(self, received)
+            keep_long_collections_rare(SystemClock.steady_ns)
             compile_loops()  # with many partitions, most of the start is still to come
             try:
                 with without_collector():

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from tests.support.budget import patient
 from twisted_kafka.system import start_up
-from twisted_kafka.system.start_up import compile_loops, restart_interpreter, without_collector, without_tls
+from twisted_kafka.system.start_up import LongCollections, compile_loops, restart_interpreter, without_collector, without_tls
+from twisted_kafka.timing.clock import ManualClock
 
 pytestmark = pytest.mark.long
 _START = """
@@ -121,6 +123,69 @@ def test_a_collector_that_somebody_has_stopped_stays_so() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class Collector:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def freeze(self) -> None:
+        self.told.append("freeze")
+
+    def unfreeze(self) -> None:
+        self.told.append("unfreeze")
+
+
+def test_survivors_of_a_long_collection_are_exempt_for_an_hour() -> None:
+    clock, collector = ManualClock(), Collector()
+    collections = LongCollections(clock.monotonic_ns, collector)
+
+    def collect(took_ms: float, generation: int = 2) -> list[str]:
+        collections("start", {"generation": generation})
+        clock.advance_ms(took_ms)
+        collections("stop", {"generation": generation})
+        told, collector.told = collector.told, []
+        return told
+
+    assert collect(99) == []
+    assert collect(500, generation=1) == []
+    assert collect(500) == ["freeze"]
+    clock.advance_ms(1_800_000)
+    assert collect(30) == []
+    assert collect(100) == ["freeze"]
+    clock.advance_ms(1_800_000)
+    assert collect(600) == ["unfreeze", "freeze"]  # sees the garbage of the hour
+    clock.advance_ms(3_600_000)
+    assert collect(20) == ["unfreeze"]
+    assert collect(20) == []
+
+
+@pytest.mark.skipif(not hasattr(gc, "freeze"), reason="PyPy's collector has no such thing")
+def test_the_collector_frees_the_garbage_of_the_hour() -> None:
+    class Cyclic:
+        def __init__(self) -> None:
+            self.me = self
+
+    frozen, now_ns = gc.get_freeze_count(), [0]
+    collections = LongCollections(lambda: now_ns[0])
+    gc.callbacks.append(collections)
+    gc.callbacks.append(lambda phase, _: now_ns.__setitem__(0, now_ns[0] + (LongCollections.LONG_NS if phase == "start" else 0)))
+    try:
+        kept = Cyclic()
+        gone = weakref.ref(kept)
+        gc.collect()
+        assert gc.get_freeze_count() > frozen
+        del kept
+        gc.collect()
+        assert gone() is not None
+        now_ns[0] += LongCollections.EXEMPT_NS
+        gc.collect()
+        assert gone() is None
+    finally:
+        del gc.callbacks[-2:]
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("needed", [True, False])

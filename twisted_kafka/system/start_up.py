@@ -7,6 +7,8 @@ Three rules, enforced by tests/broker/test_start_up.py, which lists what a plain
 - The garbage collector does not run while modules are imported, nor while the broker starts (``without_collector``).
 - Twisted's reactor does not load OpenSSL unless there is a listener for it (``without_tls``).
 
+What the collector does later belongs here too: ``LongCollections`` keeps its long pauses rare.
+
 On PyPy, a broker that is a process of its own also starts the interpreter a second time, to bound its memory and to import modules
 without compiling them (``restart_interpreter``). This module itself imports next to nothing.
 """
@@ -14,8 +16,9 @@ without compiling them (``restart_interpreter``). This module itself imports nex
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, Final
 
 from twisted_kafka.system.interpreter import MEMORY_SETTINGS, START_OPTIONS
 
@@ -68,6 +71,47 @@ def without_collector() -> Iterator[None]:
         if hasattr(gc, "freeze"):  # PyPy's collector is generational and incremental
             gc.freeze()
         gc.enable()
+
+
+class LongCollections:
+    """Exempts what survives a long full collection from collection, for an hour.
+
+    All threads wait while CPython's collector scans every object: 0.5 s with the logs of 10,000 partitions that were created since
+    the start. These objects live long, so the next scan would find nothing. The first full collection after the hour frees the
+    cycles that have become garbage meanwhile. A function for ``gc.callbacks``.
+    """
+
+    LONG_NS: Final = 100_000_000
+    EXEMPT_NS: Final = 3_600_000_000_000
+    _OLDEST: Final = 2
+
+    def __init__(self, now_ns: Callable[[], int], collector: Any = gc) -> None:
+        """``collector`` has the functions ``freeze`` and ``unfreeze`` of the module ``gc``."""
+        self._now_ns = now_ns
+        self._collector = collector
+        self._began_ns = 0
+        self._exempt_until_ns: int | None = None
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        """Note the beginning or the end of a collection, as ``gc.callbacks`` documents."""
+        if info["generation"] != self._OLDEST:
+            return
+        now_ns = self._now_ns()
+        if phase == "start":
+            self._began_ns = now_ns
+            if self._exempt_until_ns is not None and now_ns >= self._exempt_until_ns:
+                self._exempt_until_ns = None
+                self._collector.unfreeze()
+        elif now_ns - self._began_ns >= self.LONG_NS:
+            if self._exempt_until_ns is None:
+                self._exempt_until_ns = now_ns + self.EXEMPT_NS
+            self._collector.freeze()
+
+
+def keep_long_collections_rare(now_ns: Callable[[], int]) -> None:
+    """Use ``LongCollections`` in this process, which is a broker of its own; not on PyPy, whose collector works in small steps."""
+    if hasattr(gc, "callbacks") and not any(isinstance(each, LongCollections) for each in gc.callbacks):
+        gc.callbacks.append(LongCollections(now_ns))
 
 
 @contextmanager
