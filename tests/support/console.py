@@ -22,7 +22,11 @@ from twisted_kafka.protocol.messages.coordinators.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 ADDRESS = "127.0.0.1"
 
@@ -49,6 +53,19 @@ def write(session: Session, topic: str, records: Iterable[Written], compression:
     for each in records:
         producer.add(each)
     producer.flush()
+
+
+def write_in_transaction_of_nobody(session: Session, topic: str, producer_id: int = 4711) -> None:
+    """Write a record of a transaction that no coordinator knows, an hour ago, to partition 0."""
+    written_ms = session.wall_ms() - 3_600_000
+    batch = build_batch(
+        [SimpleRecord(written_ms, None, b"paid")], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+    (leader,) = session.by_leader([TopicPartition(topic, 0)])
+    request = ProduceRequest(transactional_id="nobody", acks=-1, timeout_ms=10_000, topic_data=data)
+    (answer,) = session.ask(request, leader, latest=7).responses
+    assert not answer.partition_responses[0].error_code, answer
 
 
 def join_classic(session: Session, group: str, topic: str, partitions: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ import pytest
 import twisted_kafka
 from tests.console.web.chromium import chromium, page_of, serious_violations
 from tests.console.web.shop import guarded_shop, log_in, shop
-from tests.support.console import make_topic, session_in
+from tests.support.console import make_topic, session_in, write_in_transaction_of_nobody
 from tests.support.ports import free_port
 from twisted_kafka.testing import Broker
 
@@ -205,6 +205,29 @@ def test_a_user_gets_a_password_that_no_page_shows_and_is_deleted(kafka: Broker,
         page.get_by_role("row", name="dora").get_by_role("link", name="Delete").click()
         page.get_by_role("button", name="Delete").click()
         page.get_by_text("Dora has no password for SCRAM-SHA-512 any more.").wait_for()
+
+
+def test_a_hanging_transaction_is_aborted(browser: Any) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "console.listener": "127.0.0.1:0",
+        "console.write.enable": True,
+        "transaction.partition.verification.enable": False,
+    }
+    with Broker(settings) as broker, page_of(browser, broker.embedded.console_url) as page:
+        session = session_in(broker.embedded)
+        make_topic(session, "payments")
+        write_in_transaction_of_nobody(session, "payments")
+        page.goto("/transactions")
+        page.get_by_role("link", name="Hanging transactions").click()
+        page.get_by_label("Without a record for (minutes)").fill("0")
+        page.get_by_role("button", name="Search").click()
+        page.get_by_role("row", name="payments").get_by_role("link", name="Abort").click()
+        page.get_by_text("This will abort the transaction of producer 4711 from offset 0 of payments-0 on").wait_for()
+        page.locator("button[value=do]").click()
+        page.get_by_text("Aborted the transaction from offset 0 of payments-0 on.").wait_for()
+        page.goto("/hanging?minutes=0")
+        page.get_by_text("No transaction hangs.").wait_for()
 
 
 def test_every_other_change_is_made_after_its_preview(browser: Any) -> None:
