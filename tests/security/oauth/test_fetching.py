@@ -4,11 +4,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.certificates import Authority
+from tests.support.eventually import join
 from twisted_kafka.security.oauth import fetching
 from twisted_kafka.security.oauth.fetching import fetch
 
@@ -20,9 +22,13 @@ class Server:
         self.talk: Callable[[socket.socket], object] = lambda _: None
         self.sent_bytes = 0
         self.hears_first = True
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._listening = socket.create_server(("127.0.0.1", 0))
+        self._connection = self._listening
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/jwks"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -31,9 +37,13 @@ class Server:
             except OSError:
                 return
             with connection:
-                if self.hears_first:
-                    connection.recv(65536)
+                with self._lock:
+                    if self._is_closed:
+                        return
+                    self._connection = connection
                 try:
+                    if self.hears_first:
+                        connection.recv(65536)
                     self.talk(connection)
                 except OSError:
                     continue
@@ -46,7 +56,17 @@ class Server:
         return talk
 
     def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
+        """End the latest connection, too.
+
+        A client that reads all that it was sent and leaves sends no RST. If its window was closed, Linux lets a sender wait for a
+        minute to hear of that.
+        """
+        with self._lock:
+            self._is_closed = True
+        for each in (self._listening, self._connection):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        join([self._thread])
         self._listening.close()
 
 
