@@ -35,6 +35,9 @@ WATCHED = (
     "rmdir",
 )
 
+APART = min(STRIDE, 3)
+"""``deaths`` stops the machine at every third step, and in ``make test-all`` at each."""
+
 T = TypeVar("T")
 
 
@@ -220,13 +223,13 @@ def deaths(
     first_step: int = 1,
     loses_each: bool = False,
 ) -> Iterator[Path]:
-    """Yield what power failures before each step of ``live`` leave, a share of ``seeds`` for each; ``prepare`` makes the start.
+    """Yield what power failures before steps of ``live`` leave, a share of ``seeds`` for each; ``prepare`` makes the start.
 
     With ``loses_each``, also what is left without one of the unsynced changes of directories: a share of them, each in turn. Each
     time it is a directory of its own, in which ``disk`` is the one that fails.
     """
     seeds = share_of(seeds)
-    for step in itertools.count(first_step):
+    for step in itertools.count(first_step, APART):
         died, unsynced = False, 0
         for seed in itertools.count():
             loses = seed - seeds if seed >= seeds else None
