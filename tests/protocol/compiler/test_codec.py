@@ -38,7 +38,7 @@ VERSIONS = list(samples.every_version())
 def test_random_messages_of_every_version_round_trip() -> None:
     rng = random.Random(1)
     for cls, version in VERSIONS:
-        for _ in range(6):
+        for _ in range(share_of(20)):
             message = samples.make(cls, version, rng)
             data = message.encode(version)
             assert cls.decode(data, version) == message
