@@ -277,12 +277,12 @@ def test_a_group_whose_tombstones_are_too_large_for_one_batch_can_be_deleted(tmp
 
 
 def test_transactional_ids_whose_tombstones_are_too_large_for_one_batch_expire(tmp_path: Path, clock: ManualClock) -> None:
-    broker = RealBroker(tmp_path / "log", clock, **{"transaction.state.log.num.partitions": "4"})
+    broker = RealBroker(tmp_path / "log", clock, **{"transaction.state.log.num.partitions": "1"})
     store = SqliteStore(tmp_path / "metadata.sqlite", threaded=False)
     transactions = broker.make_transactions(store)
     transactions.startup()
     broker.lead(topic=TRANSACTION_TOPIC)
-    for number in range(400):
+    for number in range(100):
         init: Any = transactions.init_producer_id(f"{number:016000d}", 1_000, None)
         assert init.error is ErrorCode.NONE
     clock.advance_ms(8 * 86_400_000)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.group_coordinator.consumer_simulation import BEGIN_ANEW, Modern, look
 from tests.group_coordinator.heartbeating import disturb
-from tests.support.budget import share_of
+from tests.support.budget import first_of
 from tests.support.coordinator_fakes import Bench
 from tests.support.transcripts.consumer_groups import subscription
 from twisted_kafka.group_coordinator.requests import JoinRequest, Sender, SyncRequest
@@ -130,7 +130,7 @@ def run(seed: int, members: list[Any], spare: list[Any], steps: int, settings: d
     return bench
 
 
-@pytest.mark.parametrize("seed", range(share_of(15)))
+@pytest.mark.parametrize("seed", first_of(range(15)))
 def test_the_new_protocol(seed: int) -> None:
     chance = random.Random(seed)
     spare = [Modern(number, chance, is_static=number % 4 == 0) for number in range(24)]
@@ -138,7 +138,7 @@ def test_the_new_protocol(seed: int) -> None:
     bench.groups.shutdown()
 
 
-@pytest.mark.parametrize("seed", range(share_of(12)))
+@pytest.mark.parametrize("seed", first_of(range(12)))
 def test_both_protocols_in_one_group(seed: int) -> None:
     chance = random.Random(seed)
     policy = chance.choice((MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE))

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from tests.group_coordinator.heartbeating import HeartbeatingMember, disturb
 from tests.group_coordinator.streams_members import G, ids, internal, subtopology, tasks, topology
-from tests.support.budget import share_of
+from tests.support.budget import first_of
 from tests.support.coordinator_fakes import Bench
 from twisted_kafka.group_coordinator.requests import Client
 from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import STATIC_LEAVE_EPOCH
@@ -105,7 +105,7 @@ def configure(bench: Bench) -> None:
     bench.group_config_manager.update(G, {"streams.num.standby.replicas": "1", "streams.assignment.interval.ms": "500"})
 
 
-@pytest.mark.parametrize("seed", range(share_of(20)))
+@pytest.mark.parametrize("seed", first_of(range(20)))
 def test_a_streams_group(seed: int) -> None:
     simulate(seed)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.share.simulation import World
 from tests.support.budget import SHARE, share_of
 
-SEEDS = 10_000 if SHARE >= 1 else share_of(1_500)
+SEEDS = 10_000 if SHARE >= 1 else share_of(1_000)
 
 
 @pytest.mark.timeout(120 if SHARE < 1 else 4 * 3600)

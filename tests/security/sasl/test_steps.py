@@ -14,7 +14,7 @@ from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest
 from twisted_kafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 HANDSHAKE, AUTHENTICATE, HEARTBEAT = int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE), int(ApiKey.HEARTBEAT)
-FUZZ_STEPS = 20_000
+FUZZ_STEPS = 10_000
 MANY_FUZZ_STEPS = 10_000_000
 
 
@@ -393,8 +393,8 @@ def _random_step(chance: random.Random, client: Client) -> set[str]:
 
 def test_random_steps_let_nobody_in_without_the_right_password() -> None:
     with capturedLogs():
-        assert walk(1, FUZZ_STEPS // 2) > 100
-        assert walk(2, FUZZ_STEPS // 2) > 100
+        assert walk(1, FUZZ_STEPS // 2) > 50
+        assert walk(2, FUZZ_STEPS // 2) > 50
 
 
 @pytest.mark.slow
