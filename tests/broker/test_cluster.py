@@ -126,6 +126,7 @@ def test_a_controller_whose_session_expires_is_a_broker_like_others_then(members
         members.all_hear("after", leader=2)
 
 
+@pytest.mark.slow  # tests/testing kills brokers within the process
 def test_a_broker_that_is_killed_is_replaced_when_its_session_has_expired(members: Members, tmp_path: Path) -> None:
     members.start(1)
     settings = {

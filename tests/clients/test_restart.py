@@ -8,7 +8,7 @@ from tests.support.budget import first_of
 from tests.support.clients.clients import new_group, read_confluent, read_kafka_python, send_confluent
 from tests.support.clients.served import ServedBroker
 
-VALUES = [b"value %d " % number + b"x" * (number % 200) for number in range(20_000)]
+VALUES = [b"value %d " % number + b"x" * (number % 200) for number in range(10_000)]
 
 
 @pytest.mark.parametrize("how", first_of(["kill", "stop"]))

@@ -23,7 +23,7 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest
 
 ANSWER_S = 60.0
 """A request waits for at most 2 s; the rest is for a busy machine."""
-QUICK_ROUNDS = 120
+QUICK_ROUNDS = 60
 SLOW_S = 600.0
 UNKNOWN_AS_IN_KAFKA = {ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
 """Kafka answers an empty salted password with UNKNOWN_SERVER_ERROR."""

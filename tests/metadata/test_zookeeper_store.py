@@ -365,7 +365,7 @@ def test_nodes_whose_reading_was_interrupted_are_watched(cluster: Cluster) -> No
     eventually(lambda: {each.path for each in heard} == {"/a", "/b"}, lambda: heard)
 
 
-@pytest.mark.long
+@pytest.mark.slow  # ZooKeeper starts twice
 def test_a_server_that_restarts_keeps_the_session(tmp_path: Path, zookeeper: ZooKeeper) -> None:
     server = ZooKeeper(tmp_path / "server")
     server.start()

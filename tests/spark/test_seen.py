@@ -197,7 +197,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=share_of(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share_of(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ACTIONS, st.integers(0, 1 << 20), st.integers(1, 4))
 @example(["unnumbered", "killed", "grow", "run", "rename", "run", "compress", "run"], 1, 2)
 @example(["numbered", "run", "grow", "killed", "compress", "run", "retention", "run"], 1, 2)

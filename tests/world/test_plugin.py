@@ -1,5 +1,6 @@
 """Tests with the marker: seeds, a failing one shrunk and repeated, and wrong uses in one line."""
 
+import itertools
 import os
 import re
 import subprocess
@@ -97,19 +98,23 @@ def test_the_example_of_the_document_finds_its_bug_and_only_that(pytester: pytes
     run(pytester, right.replace("seeds=20", "seeds=3")).assert_outcomes(passed=1)
 
 
+WRONG_USES = (
+    ("kafka_world(3)", "async def test_{}(world)", "expected names"),
+    ("kafka_world(seeds=0)", "async def test_{}(world)", "expected a number from 1 on"),
+    ("kafka_world(brokers=0)", "async def test_{}(world)", "expected 1 to 20"),
+    ("kafka_world(num_partitions='x')", "async def test_{}(world)", "num.partitions"),
+    ("kafka_world()", "def test_{}(world)", "is for `async def"),
+    ("kafka_world()", "async def test_{}()", "is for `async def"),
+    ("filterwarnings('ignore')", "def test_{}(world)", "needs @pytest.mark.kafka_world"),
+)
+
+
 def test_a_wrong_use_is_one_line(pytester: pytest.Pytester) -> None:
-    for mark, name, what in (
-        ("kafka_world(3)", "async def test_it(world)", "expected names"),
-        ("kafka_world(seeds=0)", "async def test_it(world)", "expected a number from 1 on"),
-        ("kafka_world(brokers=0)", "async def test_it(world)", "expected 1 to 20"),
-        ("kafka_world(num_partitions='x')", "async def test_it(world)", "num.partitions"),
-        ("kafka_world()", "def test_it(world)", "is for `async def"),
-        ("kafka_world()", "async def test_it()", "is for `async def"),
-        ("filterwarnings('ignore')", "def test_it(world)", "needs @pytest.mark.kafka_world"),
-    ):
-        result = run(pytester, f"@pytest.mark.{mark}\n{name}:\n    pass\n")
-        result.assert_outcomes(failed=1)
-        assert what in result.stdout.str(), mark
+    tests = [f"@pytest.mark.{mark}\n{head.format(number)}:\n    pass\n" for number, (mark, head, _) in enumerate(WRONG_USES)]
+    result = run(pytester, "\n".join(tests))
+    result.assert_outcomes(failed=len(WRONG_USES))
+    lines = [(f"*_ test_{number} _*", f"*{told}*") for number, (_, _, told) in enumerate(WRONG_USES)]
+    result.stdout.fnmatch_lines([*itertools.chain.from_iterable(lines)])
     usage = run(pytester, _KILLED, "--kafka-faults=1")
     assert "--kafka-faults needs --kafka-seed" in usage.stdout.str() + usage.stderr.str()
     usage = run(pytester, _KILLED, "--kafka-at=1")
