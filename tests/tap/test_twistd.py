@@ -151,6 +151,7 @@ def test_a_signal_between_the_start_and_the_loop_stops_with_status_0(twistd: Twi
     assert (twistd.folder / "kafka-data" / "log" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.slow  # tests/tools/test_serve.py has the same of serve
 def test_a_locked_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     twistd.started()
     errors = twistd.fails("--listeners", "PLAINTEXT://127.0.0.1:0")

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import first_of
 from twisted_kafka.testing import Broker, BrokerError, Cluster, Kafka, Record
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
+
+
+of_one_broker = pytest.mark.parametrize("kafka", first_of([Broker, Cluster]), indirect=True)
+"""For what a cluster does with the code of one broker."""
 
 
 @pytest.fixture(params=[Broker, Cluster])
@@ -36,6 +41,7 @@ def send(kafka: Kafka, *sent: str) -> None:
     assert producer.flush(30) == 0
 
 
+@of_one_broker
 def test_records_are_what_a_test_writes(kafka: Kafka) -> None:
     assert kafka.produce("orders", "one text", key="k") == 0
     assert kafka.produce("orders", [b"1", None], key="k", headers={"trace": "7"}) == 1
@@ -52,6 +58,7 @@ def test_records_are_what_a_test_writes(kafka: Kafka) -> None:
     assert kafka.append("orders", [again]) == 3
 
 
+@of_one_broker
 def test_more_records_than_a_batch_takes_are_several_batches(kafka: Kafka) -> None:
     assert kafka.produce("orders", ["x" * 1000] * 3000) == 0
     assert kafka.end_offset("orders") == 3000
@@ -105,6 +112,7 @@ def test_a_group_is_seen(kafka: Kafka) -> None:
     reader.close()
 
 
+@of_one_broker
 def test_requests_are_a_sequence_that_can_be_read(kafka: Kafka) -> None:
     send(kafka, "1")
     send(kafka, "2")
@@ -168,6 +176,7 @@ def test_a_snapshot_is_restored_and_a_reset_forgets(kafka: Kafka) -> None:
     assert (kafka.topics(), len(kafka.requests)) == ([], 0)
 
 
+@of_one_broker
 def test_the_time_of_a_request_counts_on_after_a_restart(kafka: Kafka) -> None:
     kafka.clock.advance(minutes=1)
     send(kafka, "1")
@@ -177,6 +186,7 @@ def test_the_time_of_a_request_counts_on_after_a_restart(kafka: Kafka) -> None:
     assert 60_000 < first.answered_ms < second.arrived_ms
 
 
+@of_one_broker
 def test_a_closed_one_says_so(kafka: Kafka) -> None:
     kafka.close()
     kafka.close()

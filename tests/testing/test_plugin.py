@@ -237,6 +237,7 @@ def test_a_traceback_shows_the_test_alone(pytester: pytest.Pytester) -> None:
         assert f"{hidden}:" not in result.stdout.str()
 
 
+@pytest.mark.slow  # tests/test_packaging.py checks the same of the plug-in as it is installed
 def test_pytest_imports_the_broker_as_it_is(pytester: pytest.Pytester) -> None:
     result = run_apart(
         pytester,

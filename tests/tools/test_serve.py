@@ -68,6 +68,7 @@ def test_a_bad_option_ends_both_commands_alike(options: list[str], tmp_path: Pat
     assert ours.stderr.count("\n") == 1
 
 
+@pytest.mark.slow  # tests/tap has the same of twistd
 def test_a_taken_port_is_one_line_and_status_1(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

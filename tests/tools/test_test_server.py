@@ -168,6 +168,7 @@ def test_it_does_not_run_when_its_parent_has_ended_before_it_looks(folder: Path)
     assert files(folder) == []
 
 
+@pytest.mark.slow  # tests/testing/control has these requests
 def test_several_brokers_are_a_cluster_in_which_one_is_killed(start: Any, folder: Path) -> None:
     control = start("--brokers", "3").control
     assert [each["id"] for each in control.get("/")["brokers"]] == [1, 2, 3]

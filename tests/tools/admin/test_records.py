@@ -89,8 +89,8 @@ def test_compression(codec: str, cli: Cli) -> None:
 
 def test_many_records_in_many_batches(cli: Cli) -> None:
     topic = cli.topic("-p", "3")
-    lines = [f"{number:0100}" for number in range(25_000)]
-    assert cli.json("produce", topic, stdin="\n".join(lines).encode())[0]["records"] == 25_000
+    lines = [f"{number:0100}" for number in range(10_000)]
+    assert cli.json("produce", topic, stdin="\n".join(lines).encode())[0]["records"] == 10_000
     assert sorted(cli.ok("consume", topic).lines) == lines
 
 
