@@ -1,10 +1,8 @@
 """The metrics that clients push: the configs of a CLIENT_METRICS resource (KIP-714; Kafka: ``ClientMetricsConfigs``)."""
 
-import math
 import re
 from collections.abc import Mapping
-from re import _parser  # type: ignore[attr-defined]
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import INT, LIST, MEDIUM, Between, TopicKey
@@ -52,7 +50,6 @@ _LONGEST: Final = {
 
 MOST_WAYS: Final = 30_000_000
 """Most ways to match a property: half a second of work for the whole process, if a client's name is made for it."""
-_FLOAT_BITS: Final = 100
 
 MAX_PATTERN_LENGTH: Final = 1000
 """The maximum length of a selector's regular expression, in characters."""
@@ -98,13 +95,15 @@ class ClientMetricsConfig(NamedTuple):
 
 
 def _selector(text: str) -> tuple[str, re.Pattern[str]]:
+    from twisted_kafka.system.regular_expressions import most_ways  # a start needs none
+
     name, equals, pattern = (each.strip() for each in text.partition("="))
     if not equals or name not in SELECTORS or not pattern or len(pattern) > MAX_PATTERN_LENGTH:
         allowed = f"selector=pattern with a selector of {', '.join(SELECTORS)}"
         raise InvalidConfigurationError(f"Invalid value {text!r} for {MATCH}: must be {allowed}")
     try:
         compiled = re.compile(pattern)
-        takes_too_long = _ways(_parser.parse(pattern), _LONGEST[name]) > MOST_WAYS
+        takes_too_long = most_ways(pattern, _LONGEST[name]) > MOST_WAYS
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidConfigurationError(f"Invalid value {text!r} for {MATCH}: must be a regular expression ({error})") from None
     if takes_too_long:
@@ -113,24 +112,3 @@ def _selector(text: str) -> tuple[str, re.Pattern[str]]:
             "that has a repetition or a choice in it"
         )
     return name, compiled
-
-
-def _ways(parsed: Any, longest: int) -> float:
-    """Return how many ways there are at most to match a text of ``longest`` characters: Python's expressions try them all."""
-    ways = 1.0
-    for kind, given in parsed:
-        match str(kind):
-            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                least, most = (min(int(each), longest) for each in given[:2])
-                inside = _ways(given[2], longest)
-                ways *= most - least + 1
-                ways *= inside**most if most * math.log2(inside) < _FLOAT_BITS else math.inf
-            case "BRANCH":
-                ways *= sum(_ways(each, longest) for each in given[1])
-            case "SUBPATTERN" | "ASSERT" | "ASSERT_NOT":
-                ways *= _ways(given[-1], longest)
-            case "ATOMIC_GROUP":
-                ways *= _ways(given, longest)
-            case "GROUPREF_EXISTS":
-                ways *= sum(_ways(each or (), longest) for each in given[1:])
-    return ways

@@ -10,7 +10,7 @@ from twisted_kafka.schema_registry import errors
 from twisted_kafka.schema_registry.errors import RegistryError
 from twisted_kafka.schema_registry.formats import FORMATS
 from twisted_kafka.schema_registry.registry import EVERYWHERE, Filter, Registration, Registry
-from twisted_kafka.schema_registry.stored import AVRO, Form, Reference, StoredSchema
+from twisted_kafka.schema_registry.stored import AVRO, Form, Reference, StoredSchema, checked_metadata, checked_rules
 from twisted_kafka.schema_registry.subjects import in_context, is_context, plain
 from twisted_kafka.system.numbers import INT32_MAX, decimal
 
@@ -84,8 +84,8 @@ class Call:
             _taken(given, "schema", str, ""),
             _taken(given, "schemaType", str, AVRO),
             references,
-            _taken(given, "metadata", dict, None),
-            _taken(given, "ruleSet", dict, None),
+            _checked(checked_metadata, given.get("metadata")),
+            _checked(checked_rules, given.get("ruleSet")),
             _taken(given, "id", int, -1),
             max(_taken(given, "version", int, 0), 0),
         )
@@ -98,6 +98,13 @@ def _taken(form: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise RegistryError(errors.UNPROCESSABLE, f"{name} is {json.dumps(value)[:80]}: expected {_WORDS[kind]}")
     return value
+
+
+def _checked(check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise RegistryError(errors.UNPROCESSABLE, str(error)) from None
 
 
 _WORDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number", list: "a list", dict: "an object"}
@@ -419,9 +426,12 @@ def read_body(body: bytes, content_type: str) -> Any:
     if content_type and content_type.partition(";")[0].strip().lower() not in CONTENT_TYPES:
         raise RegistryError(415, "HTTP 415 Unsupported Media Type")
     try:
-        return json.loads(body)
+        form = json.loads(body)
+        if b"\\u" in body:
+            json.dumps(form, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise RegistryError(400, f"the body is no JSON: {error}") from None
+    return form
 
 
 def form_of(registry: Registry, request: Request) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from twisted_kafka.schema_registry.formats.parsed import ParsedSchema
+from twisted_kafka.schema_registry.formats.parsed import ParsedSchema, SchemaError, as_schema_errors
 
 DEFAULT_LEVEL: Final = "BACKWARD"
 
@@ -62,8 +62,12 @@ def _between(level: Level, new: ParsedSchema, old: ParsedSchema) -> list[str]:
     if new.schema_type != old.schema_type:
         return ["Incompatible because of different schema type"]
     found: list[str] = []
-    if level.reads:
-        found += new.cannot_read(old)
-    if level.is_read:
-        found += old.cannot_read(new)
+    try:
+        with as_schema_errors():
+            if level.reads:
+                found += new.cannot_read(old)
+            if level.is_read:
+                found += old.cannot_read(new)
+    except SchemaError as error:
+        found.append(f"{{description:'the schemas cannot be compared: {error}'}}")
     return found

@@ -17,13 +17,14 @@ from twisted_kafka.schema_registry import errors
 from twisted_kafka.schema_registry.compatibility import LEVELS, Earlier, incompatibilities
 from twisted_kafka.schema_registry.errors import RegistryError
 from twisted_kafka.schema_registry.formats import FORMATS, parse
-from twisted_kafka.schema_registry.formats.parsed import ParsedSchema, SchemaError
+from twisted_kafka.schema_registry.formats.parsed import ParsedSchema, SchemaError, as_schema_errors
 from twisted_kafka.schema_registry.state import RegistryState
 from twisted_kafka.schema_registry.stored import (
     AVRO,
     Form,
     Reference,
     StoredSchema,
+    checked_config,
     clear_subject_key,
     config_key,
     delete_subject_key,
@@ -41,6 +42,8 @@ EVERYWHERE: Final = ":*:"
 MAX_VERSION: Final = 2**31 - 1
 MAX_REFERENCES: Final = 1000
 """A schema may refer to this many others, directly and indirectly."""
+MAX_DEPTH: Final = 100
+"""A chain of schemas that refer to each other may have this length."""
 MAX_SCHEMA_BYTES: Final = 1_000_000
 """A larger schema is rejected: no record of the topic could carry it, and parsing would take minutes."""
 MAX_PARSED_BYTES: Final = 16 * 1024 * 1024
@@ -309,7 +312,11 @@ class Registry:
         parsed = self._parse(subject, given)
         references = given.references
         if normalize or self._state.config(subject).get("normalize"):
-            parsed, references = parsed.normalized(), tuple(sorted(set(references)))
+            try:
+                with as_schema_errors():
+                    parsed, references = parsed.normalized(), tuple(sorted(set(references)))
+            except SchemaError as error:
+                raise errors.invalid_schema(f"Invalid schema of type {wanted.schema_type}, details: {error}") from None
         return replace(given, schema=parsed.text, references=references), parsed
 
     def _parse(self, subject: str, schema: StoredSchema) -> ParsedSchema:
@@ -333,9 +340,11 @@ class Registry:
         """Yield the schemas that references mean, each after its own references. Raises RegistryError."""
         found: dict[str, StoredSchema] = {}
 
-        def follow(parent: str, each: Reference) -> None:
+        def follow(parent: str, each: Reference, depth: int = 0) -> None:
             if each.name in found:
                 return
+            if depth >= MAX_DEPTH:
+                raise errors.invalid_schema(f"the schema refers to others over more than {MAX_DEPTH} steps")
             name = in_context(context_of(parent), each.subject)
             schema = self._find(name, each.version, deleted=True)
             if schema is None:
@@ -344,7 +353,7 @@ class Registry:
             if len(found) >= MAX_REFERENCES:
                 raise errors.invalid_schema(f"the schema refers to more than {MAX_REFERENCES} others")
             for inner in schema.references:
-                follow(name, inner)
+                follow(name, inner, depth + 1)
             found[each.name] = schema
 
         for each in references:
@@ -501,6 +510,10 @@ class Registry:
                 known = ", ".join(name.lower() for name in LEVELS)
                 raise RegistryError(errors.INVALID_COMPATIBILITY, f"Invalid compatibility level. Valid values are {known}")
             given["compatibilityLevel"] = str(level).upper()
+        try:
+            checked_config(given)
+        except ValueError as error:
+            raise RegistryError(errors.UNPROCESSABLE, str(error)) from None
         merged = {**(self._state.own_config(subject) or {}), **given}
         merged = {name: value for name, value in merged.items() if value is not None}
         self._write([(config_key(subject), {**({} if subject is None else {"subject": subject}), **merged})])

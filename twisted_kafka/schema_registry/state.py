@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from twisted_kafka.schema_registry.compatibility import DEFAULT_LEVEL
-from twisted_kafka.schema_registry.stored import StoredSchema, stored_schema
+from twisted_kafka.schema_registry.stored import StoredSchema, checked_config, stored_schema
 from twisted_kafka.schema_registry.subjects import DEFAULT_CONTEXT, context_of, in_context, is_context
 
 DEFAULT_MODE: Final = "READWRITE"
@@ -36,9 +36,10 @@ class RegistryState:
         """Apply a record. Raises KeyError, TypeError and ValueError for one of another form."""
         kind, subject = key["keytype"], key.get("subject") or None
         if kind == "SCHEMA":
-            self._put(str(key["subject"]), int(key["version"]), None if value is None else stored_schema(value))
+            place = str(key["subject"]), int(key["version"])
+            self._put(*place, None if value is None else replace(stored_schema(value), subject=place[0], version=place[1]))
         elif kind == "CONFIG":
-            own = None if value is None else {name: each for name, each in dict(value).items() if name != "subject"}
+            own = None if value is None else {name: each for name, each in checked_config(value).items() if name != "subject"}
             self._set(self._configs, subject, own)
         elif kind == "MODE":
             self._set(self._modes, subject, None if value is None else str(value["mode"]))

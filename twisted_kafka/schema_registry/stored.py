@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from twisted_kafka.schema_registry.compatibility import LEVELS
+
 AVRO: Final = "AVRO"
 Form = dict[str, Any]
 
@@ -74,6 +76,43 @@ class StoredSchema:
         return {**place, **self.content(), "deleted": self.is_deleted}
 
 
+def checked_metadata(value: Any) -> Mapping[str, Any] | None:
+    """Return the metadata of a schema, or raise ValueError: an object, whose ``properties`` are texts by name."""
+    properties = _object(value, "metadata").get("properties")
+    for name, each in _object(properties, "properties").items():
+        if not isinstance(each, str | int | float):
+            raise ValueError(f"the property {name[:80]!r} of the metadata is {each!r:.80}: expected a text")
+    return value  # type: ignore[no-any-return]
+
+
+def checked_rules(value: Any) -> Mapping[str, Any] | None:
+    """Return the rules of a schema, or raise ValueError: an object."""
+    _object(value, "ruleSet")
+    return value  # type: ignore[no-any-return]
+
+
+def checked_config(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a subject, or raise ValueError: a setting that is stored counts for every later request."""
+    for name, value in _object(form, "the settings").items():
+        if name in ("compatibilityLevel", "compatibilityGroup", "alias") and not isinstance(value, str | None):
+            raise ValueError(f"{name} is {value!r:.80}: expected a text")
+        if name == "normalize" and not isinstance(value, bool | None):
+            raise ValueError(f"{name} is {value!r:.80}: expected true or false")
+        if name in ("defaultMetadata", "overrideMetadata"):
+            checked_metadata(value)
+        if name in ("defaultRuleSet", "overrideRuleSet"):
+            checked_rules(value)
+    if form.get("compatibilityLevel") not in (None, *LEVELS):
+        raise ValueError(f"compatibilityLevel is {form['compatibilityLevel']!r:.80}: expected one of {', '.join(LEVELS)}")
+    return form
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping | None):
+        raise ValueError(f"{name} is {value!r:.80}: expected an object")
+    return value or {}
+
+
 def stored_schema(value: Mapping[str, Any]) -> StoredSchema:
     """Return the schema of a record's value. Raises KeyError, TypeError and ValueError for values of another form."""
     references = tuple(
@@ -86,8 +125,8 @@ def stored_schema(value: Mapping[str, Any]) -> StoredSchema:
         str(value["schema"]),
         str(value.get("schemaType") or AVRO),
         references,
-        value.get("metadata"),
-        value.get("ruleSet"),
+        checked_metadata(value.get("metadata")),
+        checked_rules(value.get("ruleSet")),
         bool(value.get("deleted", False)),
     )
 

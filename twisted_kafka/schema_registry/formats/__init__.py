@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-from twisted_kafka.schema_registry.formats.parsed import Dependencies, ParsedSchema
+from twisted_kafka.schema_registry.formats.parsed import Dependencies, ParsedSchema, as_schema_errors
 from twisted_kafka.system.installation import install_command
 
 FORMATS: Final[Mapping[str, tuple[str, str]]] = {
@@ -34,5 +34,8 @@ def check_installed() -> None:
 def parse(schema_type: str, text: str, dependencies: Dependencies) -> ParsedSchema:
     """Return a schema of one of the formats. Raises SchemaError, one line."""
     module, name = FORMATS[schema_type]
-    parsed: ParsedSchema = getattr(import_module(f"{__name__}.{module}"), name)(text, dependencies)
+    made: type[ParsedSchema] = getattr(import_module(f"{__name__}.{module}"), name)
+    with as_schema_errors():
+        parsed = made(text, dependencies)  # type: ignore[call-arg]
+        parsed.text.encode()  # half of a surrogate pair is no text that the topic could have
     return parsed

@@ -1,7 +1,7 @@
 """Avro schemas, by Apache's own library."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Self
 
 import avro.errors
@@ -13,6 +13,8 @@ from twisted_kafka.schema_registry.formats.avro_text import PRIMITIVES, AvroText
 from twisted_kafka.schema_registry.formats.parsed import RESOLVED, Dependencies, ParsedSchema, SchemaError
 
 _BYTES: Final = ("bytes", "fixed")
+MAX_PAIRS: Final = 100_000
+"""A comparison that looks at more pairs of types ends as incompatible."""
 
 
 class AvroSchema(ParsedSchema):
@@ -52,11 +54,27 @@ class AvroSchema(ParsedSchema):
 
     @override
     def cannot_read(self, written: "AvroSchema") -> Sequence[str]:
-        checker: Any = ReaderWriterCompatibilityChecker
-        result = checker().get_compatibility(self._schema, written._schema)
+        result = _Checker().get_compatibility(self._schema, written._schema)
         if result.compatibility is SchemaCompatibilityType.compatible:
             return ()
         return _told(result)
+
+
+class _Checker(ReaderWriterCompatibilityChecker):
+    """Compares two schemas in a bounded time. The library adds up the differences of a type for each of its uses."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._left = MAX_PAIRS
+
+    @override
+    def get_compatibility(self, *args: Any, **more: Any) -> SchemaCompatibilityResult:
+        self._left -= 1
+        if self._left < 0:
+            raise SchemaError(f"they have more than {MAX_PAIRS} pairs of types")
+        result = super().get_compatibility(*args, **more)
+        result.incompatibilities = list(dict.fromkeys(result.incompatibilities))
+        return result
 
 
 def _told(result: SchemaCompatibilityResult) -> list[str]:
@@ -108,7 +126,7 @@ def _check_defaults(schema: Any, seen: set[int]) -> None:
         return
     seen.add(id(schema))
     for field in getattr(schema, "fields", ()):
-        if field.has_default and not _is_default(field.type, field.default):
+        if field.has_default and not _is_default(field.type, field.default, {}):
             raise SchemaError(f"Invalid default for field {field.name}: {json.dumps(field.default)[:80]} not a {field.type}")
         _check_defaults(field.type, seen)
     for inner in (getattr(schema, "items", None), getattr(schema, "values", None), *getattr(schema, "schemas", ())):
@@ -116,19 +134,27 @@ def _check_defaults(schema: Any, seen: set[int]) -> None:
             _check_defaults(inner, seen)
 
 
-def _is_default(schema: Any, value: Any) -> bool:
+def _is_default(schema: Any, value: Any, known: dict[tuple[int, int], bool]) -> bool:
+    """Whether a value is one of a type. ``known`` has the results: each branch of a union looks at the same values."""
+    pair = id(schema), id(value)
+    if pair not in known:
+        known[pair] = _is_value(schema, value, lambda inner, part: _is_default(inner, part, known))
+    return known[pair]
+
+
+def _is_value(schema: Any, value: Any, is_part: Callable[[Any, Any], bool]) -> bool:
     kind = schema.type
     if kind == "union":
-        return any(_is_default(each, value) for each in schema.schemas)
+        return any(is_part(each, value) for each in schema.schemas)
     if kind in _BYTES:
         return isinstance(value, str) and (kind == "bytes" or len(value) == schema.size)
     if kind == "array":
-        return isinstance(value, list) and all(_is_default(schema.items, each) for each in value)
+        return isinstance(value, list) and all(is_part(schema.items, each) for each in value)
     if kind == "map":
-        return isinstance(value, dict) and all(_is_default(schema.values, each) for each in value.values())
+        return isinstance(value, dict) and all(is_part(schema.values, each) for each in value.values())
     if kind in ("record", "error"):
         return isinstance(value, dict) and all(
-            field.has_default if field.name not in value else _is_default(field.type, value[field.name]) for field in schema.fields
+            field.has_default if field.name not in value else is_part(field.type, value[field.name]) for field in schema.fields
         )
     if kind == "enum":
         return value in schema.symbols

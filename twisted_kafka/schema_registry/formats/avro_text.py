@@ -23,6 +23,8 @@ _OF_FIELD: Final = ("name", "type", "doc", "default", "order", "aliases")
 _OF_NAME: Final = ("type", "name", "namespace", "aliases")
 MAX_DEPTH: Final = 100
 """Deeper schemas are rejected."""
+MAX_FIELDS: Final = 5_000
+"""Schemas with more fields are rejected: the library compares each with all others."""
 
 
 class AvroText:
@@ -36,6 +38,7 @@ class AvroText:
         self._external = external
         self._inlines = inlines
         self._sorts = sorts
+        self._fields = 0
         self.defined: dict[str, Any] = {}
         """The types that the schema defines, by their full names."""
 
@@ -104,6 +107,9 @@ class AvroText:
     def _field(self, field: Any, space: str, depth: int) -> dict[str, Any]:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
             raise SchemaError(f"{field!r:.80} is no field: expected a name and a type")
+        self._fields += 1
+        if self._fields > MAX_FIELDS:
+            raise SchemaError(f"the schema has more than {MAX_FIELDS} fields")
         made = {"name": field["name"], "type": self.rewritten(field["type"], space, depth + 1)}
         for attribute in ("doc", "default"):
             if attribute in field:

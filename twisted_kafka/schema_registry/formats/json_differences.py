@@ -11,7 +11,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
 from twisted_kafka.schema_registry.formats.differences import Difference
-from twisted_kafka.schema_registry.formats.json_model import Node
+from twisted_kafka.schema_registry.formats.json_model import Node, node_of
+from twisted_kafka.system.regular_expressions import most_ways
 
 _SUMS: Final = ("anyOf", "oneOf")
 _ALL: Final = "allOf"
@@ -45,7 +46,15 @@ _LIMITS: Final[Mapping[str, tuple[_Limit, ...]]] = {
     ),
 }
 
+WAYS_PER_PAIR: Final = 1_000
+"""So many ways to match a regular expression take as long as a pair."""
+CHARACTERS_PER_PAIR: Final = 2_000
+"""So many characters of a combined schema take as long as a pair."""
 Found = Iterator[Difference]
+
+
+class _TooMuchError(Exception):
+    """A comparison has looked at ``MAX_PAIRS``."""
 
 
 class Comparison:
@@ -53,7 +62,7 @@ class Comparison:
 
     def __init__(self) -> None:
         self._under_way: set[tuple[object, object]] = set()
-        self._left = MAX_PAIRS
+        self._left: float = MAX_PAIRS
         self._by_kind: Mapping[str, Callable[[Node, Node, str], Found]] = {
             "string": self._string,
             "number": self._number,
@@ -70,15 +79,26 @@ class Comparison:
         pair = old.place, new.place
         if pair in self._under_way:
             return
-        self._left -= 1
-        if self._left < 0:
-            yield Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path)
-            return
+        self._spend(1)
         self._under_way.add(pair)
         try:
             yield from self._compared(old, new, path)
         finally:
             self._under_way.discard(pair)
+
+    def all_differences(self, old: Node, new: Node) -> list[Difference]:
+        """Return the differences of two whole schemas; those found so far, and one more, if there is too much to compare."""
+        found: list[Difference] = []
+        try:
+            found.extend(self.differences(old, new, "#"))
+        except _TooMuchError:
+            found.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", "#"))
+        return found
+
+    def _spend(self, pairs: float) -> None:
+        self._left -= pairs
+        if self._left < 0:
+            raise _TooMuchError
 
     def is_readable(self, old: Node, new: Node, path: str) -> bool:
         """Whether there are no differences."""
@@ -142,7 +162,7 @@ class Comparison:
         if old.criterion != new.criterion and not _is_wider(old, new):
             yield Difference("COMBINED_TYPE_CHANGED", path)
             return
-        before, after = _distinct(old.parts), _distinct(new.parts)
+        before, after = self._distinct(old.parts), self._distinct(new.parts)
         if len(before) < len(after) and new.criterion == _ALL:
             yield Difference("PRODUCT_TYPE_EXTENDED", path)
         if len(before) > len(after) and old.criterion in _SUMS:
@@ -153,6 +173,14 @@ class Comparison:
         ]
         if _matched(readable) < min(len(before), len(after)):
             yield Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path)
+
+    def _distinct(self, parts: tuple[Node, ...]) -> list[Node]:
+        found: dict[tuple[str, str], Node] = {}
+        for part in parts:
+            text = _text(part.form)
+            self._spend(len(text) / CHARACTERS_PER_PAIR)
+            found[part.kind, text] = part
+        return list(found.values())
 
     # Objects
 
@@ -177,7 +205,7 @@ class Comparison:
     def _removed_property(self, name: str, old: Node, whole: Node, where: str) -> Found:
         if _is_open(whole, "Properties"):
             return
-        covering = _covering(whole, name)
+        covering = self._covering(whole, name)
         if covering is not None:
             found = list(self.differences(old, covering, where))
             yield from found
@@ -194,7 +222,7 @@ class Comparison:
             with_default = "_WITH_DEFAULT" if is_required and _has_default(new) else ""
             yield Difference(f"{what}{with_default}_ADDED_TO_OPEN_CONTENT_MODEL", where)
             return
-        covering = _covering(whole, name)
+        covering = self._covering(whole, name)
         if covering is not None:
             found = list(self.differences(covering, new, where))
             yield from found
@@ -202,6 +230,17 @@ class Comparison:
                 yield Difference("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", where)
         if is_required and not _has_default(new):
             yield Difference("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", where)
+
+    def _covering(self, node: Node, name: str) -> Node | None:
+        """Return the schema that a partly open object has for a property that it does not name."""
+        for pattern, form in (node.get("patternProperties") or {}).items():
+            try:
+                self._spend(1 + most_ways(pattern, len(name)) * len(name) / WAYS_PER_PAIR)
+                if re.search(pattern, name):
+                    return node_of(form, node.resolver)
+            except (re.error, OverflowError):  # of ECMA's syntax
+                continue
+        return _beyond(node, "Properties")
 
     def _dependencies(self, old: Node, new: Node, path: str) -> Found:
         before, after = _dependent(old), _dependent(new)
@@ -343,10 +382,6 @@ def _is_wider(old: Node, new: Node) -> bool:
     )
 
 
-def _distinct(parts: tuple[Node, ...]) -> list[Node]:
-    return list({(part.kind, _text(part.form)): part for part in parts}.values())
-
-
 def _matched(readable: list[list[int]]) -> int:
     """Return how many can be matched at once, each with another one: the largest matching of a bipartite graph."""
     taken: dict[int, int] = {}
@@ -380,17 +415,6 @@ def _is_open(node: Node, what: str) -> bool:
         return False
     unevaluated = node.inner(f"unevaluated{what}")
     return unevaluated is None or unevaluated.kind in ("empty", "true")
-
-
-def _covering(node: Node, name: str) -> Node | None:
-    """Return the schema that a partly open object has for a property that it does not name."""
-    for pattern, schema in node.named("patternProperties").items():
-        try:
-            if re.search(pattern, name):
-                return schema
-        except re.error:  # of ECMA's syntax
-            continue
-    return _beyond(node, "Properties")
 
 
 def _beyond(node: Node, what: str) -> Node | None:

@@ -16,6 +16,9 @@ from twisted_kafka.schema_registry.formats.json_differences import Comparison
 from twisted_kafka.schema_registry.formats.json_model import Resolver, node_of, references
 from twisted_kafka.schema_registry.formats.parsed import RESOLVED, Dependencies, ParsedSchema, SchemaError
 
+MAX_COMPARED: Final = 100_000
+"""At most this many pairs of entries are compared: a second."""
+_VALUES: Final = ("const", "default", "examples")
 _DEFAULT_DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The draft of schemas without a ``$schema``, as in Confluent's registry."""
 
@@ -62,7 +65,7 @@ class JsonSchema(ParsedSchema):
 
     @override
     def cannot_read(self, written: "JsonSchema") -> Sequence[str]:
-        return [str(each) for each in Comparison().differences(written.node(), self.node(), "#")]
+        return [str(each) for each in Comparison().all_differences(written.node(), self.node())]
 
     def node(self) -> Any:
         """Return the view for comparisons."""
@@ -84,6 +87,7 @@ def _read(text: str) -> Any:
 
 
 def _check(form: Any) -> None:
+    _check_lists(form)
     validator = jsonschema.validators.validator_for(form, default=jsonschema.validators.Draft7Validator)
     try:
         validator.check_schema(form)
@@ -91,6 +95,23 @@ def _check(form: Any) -> None:
         raise SchemaError(f"at {error.json_path}: {error.message}") from None
     except RecursionError:
         raise SchemaError("the schema is nested too deep") from None
+
+
+def _check_lists(form: Any) -> None:
+    """Raise SchemaError for long lists that cannot be sorted: the library compares each entry with all others."""
+    left = MAX_COMPARED
+    pending: list[tuple[str, Any]] = [("", form)]
+    while pending:
+        keyword, each = pending.pop()
+        if isinstance(each, dict):
+            pending += [(name, value) for name, value in each.items() if name not in _VALUES]
+        elif isinstance(each, list):
+            kinds = {type(entry) for entry in each}
+            if len(kinds) > 1 or (keyword == "enum" and not kinds.isdisjoint((dict, list))):
+                left -= len(each) ** 2
+            if left < 0:
+                raise SchemaError(f"{keyword} has {len(each)} entries of several types: too many to compare")
+            pending += [("", entry) for entry in each]
 
 
 def _written(form: Any) -> str:

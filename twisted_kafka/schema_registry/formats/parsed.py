@@ -1,7 +1,8 @@
 """A schema, whatever its format."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, Final, Self
 
 RESOLVED: Final = "resolved"
@@ -12,6 +13,19 @@ SERIALIZED: Final = "serialized"
 
 class SchemaError(ValueError):
     """A text that is no schema. One line."""
+
+
+@contextmanager
+def as_schema_errors() -> Iterator[None]:
+    """Turn every error of the block into a SchemaError of one line: for schemas that they do not expect, libraries raise any."""
+    try:
+        yield
+    except SchemaError:
+        raise
+    except RecursionError:
+        raise SchemaError("the schema is nested too deep") from None
+    except Exception as error:  # noqa: BLE001 a schema is anybody's
+        raise SchemaError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
 
 
 Dependencies = Mapping[str, str]

@@ -184,9 +184,11 @@ def _check_numbers(message: Any) -> None:
             what = f"Field number {field.number} of {message.name}.{field.name}"
             raise SchemaError(f"{what} is not 1 to {MAX_NUMBER}, or is Protobuf's own")
     for what, values in (("number", [field.number for field in message.field]), ("name", [field.name for field in message.field])):
-        twice = next((value for index, value in enumerate(values) if value in values[:index]), None)
-        if twice is not None:
-            raise SchemaError(f"Field {what} {twice} has already been used in message {message.name}")
+        seen: set[object] = set()
+        for value in values:
+            if value in seen:
+                raise SchemaError(f"Field {what} {value} has already been used in message {message.name}")
+            seen.add(value)
     for nested in message.nested_type:
         _check_numbers(nested)
 

@@ -34,6 +34,8 @@ _LABELS: Final[Mapping[str, int]] = {
 }
 _MAX_NUMBER: Final = 536_870_911
 _MAX_ENUM_NUMBER: Final = 2**31 - 1
+MAX_CHARACTERS: Final = 200_000
+"""A longer text is rejected: the parser reads some 40 KB in a second. A descriptor in base64 may be longer."""
 _NAME_PART: Final = re.compile(r"\(([^)]*)\)|([^.()]+)")
 
 
@@ -104,6 +106,8 @@ def _listen(part: Any) -> None:
 
 def parse(text: str) -> ast.File:
     """Return a ``.proto`` file's syntax tree. Raises SchemaError, with the place."""
+    if len(text) > MAX_CHARACTERS:
+        raise SchemaError(f"the .proto file has more than {MAX_CHARACTERS} characters")
     try:
         return Parser(setup_lexer=_listen, setup_parser=_listen).parse(text)
     except RecursionError:

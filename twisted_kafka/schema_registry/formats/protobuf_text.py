@@ -60,12 +60,14 @@ class _Printer:
             yield f"extensions {_range(each.start, each.end - 1, _MAX_NUMBER)};"
         nested = {each.name: each for each in message.nested_type}
         groups = {each.type_name.rpartition(".")[2] for each in message.field if each.type == FieldDescriptorProto.TYPE_GROUP}
-        in_oneof = [each for each in message.field if each.HasField("oneof_index") and not each.proto3_optional]
+        in_oneof: dict[int, list[FieldDescriptorProto]] = {}
         for field in message.field:
-            if field not in in_oneof:
+            if field.HasField("oneof_index") and not field.proto3_optional:
+                in_oneof.setdefault(field.oneof_index, []).append(field)
+            else:
                 yield from self._field(field, scope, nested)
         for index, oneof in enumerate(message.oneof_decl):
-            members = [each for each in in_oneof if each.oneof_index == index]
+            members = in_oneof.get(index)
             if members:
                 yield f"oneof {oneof.name} {{"
                 yield from _indented(f"option {each};" for each in _options(oneof.options))
