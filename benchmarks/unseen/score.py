@@ -35,6 +35,7 @@ from benchmarks.unseen import (
     shapes_of_tickets,
 )
 from benchmarks.unseen.expected import Expected, NoTargetError, Plan
+from benchmarks.unseen.fourth import habits, operations, people
 from benchmarks.unseen.world import DAY_S, Day, Request, quiet
 from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
 from twisted_kafka_spark import views
@@ -54,6 +55,8 @@ LATEST = (*shapes_of_practice.SHAPES, *shapes_of_forums.SHAPES)
 HELD_OUT = tuple(random.Random(20260414).sample(sorted(LATEST, key=lambda each: each.__name__), 12))
 NEWEST = (*shapes_of_pagers.SHAPES, *shapes_of_tickets.SHAPES)
 KEPT_BACK = tuple(random.Random(20261128).sample(sorted(NEWEST, key=lambda each: each.__name__), len(NEWEST) // 3))
+FOURTH = (*operations.SHAPES, *people.SHAPES)
+FOURTH_KEPT = tuple(random.Random(20261129).sample(sorted(FOURTH, key=lambda each: each.__name__), len(FOURTH) // 3))
 SETS = {
     "first": (*shapes.SHAPES, *shapes_of_clients.SHAPES),
     "runbooks": shapes_of_runbooks.SHAPES,
@@ -61,6 +64,8 @@ SETS = {
     "held-out": HELD_OUT,
     "newest": tuple(each for each in NEWEST if each not in KEPT_BACK),
     "kept-back": KEPT_BACK,
+    "fourth": tuple(each for each in FOURTH if each not in FOURTH_KEPT),
+    "fourth-kept": FOURTH_KEPT,
 }
 QUIET_SETS = {
     "first": shapes_of_quiet.SHAPES,
@@ -69,8 +74,10 @@ QUIET_SETS = {
     "held-out": shapes_of_calm.SHAPES,
     "newest": shapes_of_habits.SHAPES,
     "kept-back": shapes_of_habits.SHAPES,
+    "fourth": habits.SHAPES,
+    "fourth-kept": habits.SHAPES,
 }
-NEW_SETS = ("newest", "kept-back")
+NEW_SETS = ("newest", "kept-back", "fourth", "fourth-kept")
 TOLERANCE_S = 12 * 60
 _TICK_S = 600
 

@@ -335,6 +335,11 @@ def _listed(request: Request) -> tuple[Body, Body]:
     return {}, {"errorCode": code}
 
 
+def _offsets(request: Request) -> tuple[Body, Body]:
+    group = {"groupId": request.group, "topics": None}
+    return {"groups": [group], "requireStable": True}, {"groups": [{**group, "topics": [], "errorCode": code_of(_error(request))}]}
+
+
 def _positions(request: Request) -> tuple[Body, Body]:
     def of(part: Part, **more: object) -> Body:
         return {"name": part.topic, "partitions": [{"partitionIndex": index, **more} for index in part.partitions]}
@@ -383,6 +388,7 @@ _BODIES: dict[str, Callable[[Request], tuple[Body, Body]]] = {
     **dict.fromkeys(("CreateAcls", "DeleteAcls"), _acls),
     **dict.fromkeys(("DescribeGroups", "DeleteGroups", "FindCoordinator"), _listed),
     "ListOffsets": _positions,
+    "OffsetFetch": _offsets,
     **dict.fromkeys(("AddPartitionsToTxn", "EndTxn"), _transaction),
     "InitProducerId": _producer_id,
 }
