@@ -88,6 +88,28 @@ def make_thread(run: Callable[[], object], name: str, *, is_daemon: bool = True)
     return machine.Thread(target=_run, args=(run, name), name=name, daemon=is_daemon)
 
 
+def start_limited(free: machine.BoundedSemaphore, run: Callable[[], object], name: str) -> bool:
+    """Start a thread with a permit of ``free``, which it gives back as it ends; return False if there is no permit.
+
+    Raises RuntimeError if the system has no thread to give.
+    """
+    if not free.acquire(blocking=False):
+        return False
+
+    def run_and_release() -> None:
+        try:
+            run()
+        finally:
+            free.release()
+
+    try:
+        make_thread(run_and_release, name).start()
+    except BaseException:
+        free.release()
+        raise
+    return True
+
+
 def _run(run: Callable[[], object], name: str) -> None:
     try:
         run()

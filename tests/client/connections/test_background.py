@@ -5,10 +5,12 @@ from collections.abc import Callable
 from queue import Queue
 from typing import Any
 
+import pytest
 from twisted.python.failure import Failure
 
 from tests.support.eventually import eventually
 from twisted_kafka.client.connections.background import MAX_TASKS, TooManyTasksError, in_background
+from twisted_kafka.system import machine
 
 WAIT_S = 30
 
@@ -73,3 +75,18 @@ def test_what_was_cancelled_comes_too_late() -> None:
     go_on.set()
     reactor.turn()
     assert len(errors) == 1
+
+
+def test_a_thread_that_the_system_does_not_give_leaves_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    reactor = Reactor()
+    with monkeypatch.context() as patched:
+        patched.setattr(machine.Thread, "start", none)
+        for _ in range(MAX_TASKS + 1):
+            (failure,) = outcome_of(reactor, lambda: None)
+            assert failure.check(RuntimeError)
+    outcome = outcome_of(reactor, lambda: "done")
+    reactor.turn()
+    assert outcome == ["done"]

@@ -63,3 +63,16 @@ def test_lookups_that_hang_end_and_are_few(hanging: list[str]) -> None:
     lookups = [thread for thread in threading.enumerate() if thread.name.startswith("host-name-lookup-host")]
     assert len(lookups) == MAX_LOOKUPS
     assert all(thread.daemon for thread in lookups), "the end of the process does not wait for them"
+
+
+def test_a_thread_that_the_system_does_not_give_leaves_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(machine.Thread, "start", none)
+        for _ in range(MAX_LOOKUPS + 1):
+            with pytest.raises(UnknownHostError, match="can't start new thread"):
+                addresses("host.example")
+    monkeypatch.setattr(host_names, "_look_up", lambda *_: ["10.0.0.1"])
+    assert addresses("host.example") == ["10.0.0.1"]

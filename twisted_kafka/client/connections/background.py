@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from twisted_kafka.system import machine
-from twisted_kafka.system.threads import make_thread
+from twisted_kafka.system.threads import start_limited
 
 MAX_TASKS: Final = 4
 """So much may be done at a time, by all reactors together; the next fails at once."""
@@ -25,9 +25,6 @@ def in_background(reactor: Any, work: Callable[[], object], name: str) -> "Defer
     Cancelling the Deferred does not end the thread, which does not keep the process alive either.
     """
     done: Deferred[object] = Deferred()
-    if not _free.acquire(blocking=False):
-        done.errback(TooManyTasksError(f"{MAX_TASKS} others take long"))
-        return done
 
     def run() -> None:
         try:
@@ -37,8 +34,10 @@ def in_background(reactor: Any, work: Callable[[], object], name: str) -> "Defer
             reactor.callFromThread(done.errback, failure)
         else:
             reactor.callFromThread(done.callback, found)
-        finally:
-            _free.release()
 
-    make_thread(run, name).start()
+    try:
+        if not start_limited(_free, run, name):
+            done.errback(TooManyTasksError(f"{MAX_TASKS} others take long"))
+    except RuntimeError as error:
+        done.errback(error)
     return done

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from twisted_kafka.system import machine
-from twisted_kafka.system.threads import make_thread
+from twisted_kafka.system.threads import start_limited
 
 LOOKUP_TIMEOUT_S: Final = 5.0
 
@@ -27,10 +27,13 @@ def addresses(host: str) -> list[str]:
     """Return the distinct addresses of a host; an IP address is returned as it is. Raises UnknownHostError."""
     if numeric := numeric_addresses(host):
         return numeric
-    if not _free.acquire(blocking=False):
-        raise UnknownHostError(f"{MAX_LOOKUPS} lookups of other hosts hang")
     found: Future[list[str]] = Future()
-    make_thread(lambda: _fill(found, host), f"host-name-lookup-{host}").start()
+    try:
+        is_started = start_limited(_free, lambda: _fill(found, host), f"host-name-lookup-{host}")
+    except RuntimeError as error:
+        raise UnknownHostError(str(error)) from error
+    if not is_started:
+        raise UnknownHostError(f"{MAX_LOOKUPS} lookups of other hosts hang")
     try:
         return machine.result_of(found, LOOKUP_TIMEOUT_S)
     except TimeoutError:
@@ -54,8 +57,6 @@ def _fill(found: "Future[list[str]]", host: str) -> None:
         found.set_result(_look_up(host))
     except BaseException as error:  # noqa: BLE001 raised again by result()
         found.set_exception(error)
-    finally:
-        _free.release()
 
 
 def _look_up(host: str, flags: int = 0) -> list[str]:
