@@ -235,3 +235,25 @@ def test_names_of_nodes(name: str) -> None:
     node = node_name(name)
     assert set(node) <= set("abcdefghijklmnopqrstuvwxyzABCDEF0123456789%.-_")
     assert entity_name(node) == name
+
+
+def test_host_names_are_looked_up_by_one_task_however_many_change(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs, rates, clock = Configs({"ips/a.example": {RATE: "5"}}), Rates(), ManualClock()
+    scheduler = ManualScheduler(clock)
+    IpConnectionRates(configs, rates, scheduler).start()
+    names.hosts = {"a.example": ["10.0.0.1"], "b.example": ["10.0.0.2"]}
+    under_way: list[str] = []
+
+    def slow(host: str) -> list[str]:
+        assert not under_way, "a second task looks up names"
+        under_way.append(host)
+        if host == "a.example":
+            configs.write("ips/b.example", {RATE: "7"})
+            scheduler.run_due()  # on another thread
+        under_way.remove(host)
+        return names.addresses(host)
+
+    monkeypatch.setattr(ip_rates, "addresses", slow)
+    scheduler.run_due()
+    scheduler.run_due()
+    assert rates.rates == {"10.0.0.1": 5, "10.0.0.2": 7}

@@ -36,6 +36,7 @@ class IpConnectionRates:
         self._applied: dict[str, list[str]] = {}
         """The addresses of host names that have a rate."""
         self._task: ScheduledTask | None = None
+        self._is_looking = False
 
     def start(self) -> None:
         """Apply the current quotas and follow changes."""
@@ -77,7 +78,20 @@ class IpConnectionRates:
 
     def _look_up_wanted(self) -> None:
         with self._lock:
+            if self._is_looking:  # it may take long, and the scheduler has few threads: that one looks again
+                return
+            self._is_looking = True
             wanted = dict(self._wanted)
+        try:
+            self._look_up(wanted)
+        finally:
+            with self._lock:
+                self._is_looking = False
+                is_new = any(wanted.get(name) != rate for name, rate in self._wanted.items())
+                if self._wanted:
+                    self._schedule(0 if is_new else RETRY_MS)
+
+    def _look_up(self, wanted: Mapping[str, int]) -> None:
         for name, rate in wanted.items():
             try:
                 found = addresses(name)
@@ -88,10 +102,6 @@ class IpConnectionRates:
                 if self._wanted.get(name) == rate:
                     del self._wanted[name]
                     self._apply(name, found, rate)
-        with self._lock:
-            is_next_scheduled = self._task is not None and not self._task.is_cancelled
-            if self._wanted and not is_next_scheduled:
-                self._schedule(RETRY_MS)
 
     def _apply(self, name: str, found: Iterable[str], rate: int | None) -> None:
         now = list(found)
