@@ -274,3 +274,31 @@ def test_requests_and_queues_are_bounded(world: World, monkeypatch: pytest.Monke
         received.answer(marked(received))
     assert together == [[0], [1], [2, 3], [4, 5]]
     assert all(NONE is error for each in sent for error in each.result(0).values())
+
+
+def test_a_changed_topic_costs_nothing_for_markers_of_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(2, marker(6, A0))
+    waits, moved = world.write(2, marker(7, A0, A1)), world.write(2, marker(8, B0))
+    world.channels.write(-1, marker(9, A0, A1))
+    asked: list[Any] = []
+    partition = MetadataCache.partition
+    monkeypatch.setattr(MetadataCache, "partition", lambda self, of: asked.append(of) or partition(self, of))
+    world.update({B0: 3}, 1, 2, 3)
+    assert asked == [B0]
+    assert (waits.done(), moved.result(0)) == (False, {B0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
+
+def test_a_queue_is_bounded_in_partitions_as_a_marker_may_have_any_number(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marker_channels, "MAX_QUEUED_PARTITIONS", 2)
+    world.write(2, marker(1, A0))
+    world.write(2, marker(2, A0, A1, B0))  # the first that waits may have more
+    refused = {A0: ErrorCode.NETWORK_EXCEPTION}
+    assert world.channels.write(2, marker(3, A0)) == refused
+    received = world.one_request()
+    received.answer(marked(received))
+    for number in (4, 5):
+        world.write(2, marker(number, A0))
+    assert world.channels.write(2, marker(6, A0)) == refused
+    world.channels.drop(-1, 3)
+    world.write(2, marker(7, A0, A1))
+    assert world.channels.write(2, marker(8, A0)) == refused

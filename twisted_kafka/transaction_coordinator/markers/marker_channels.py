@@ -5,7 +5,7 @@ marker that a broker does not confirm is answered with an error. The caller then
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.interfaces import IBrokerClient
-from twisted_kafka.metadata.cache import MetadataCache, Node
+from twisted_kafka.metadata.cache import BrokerInfo, MetadataCache, Node
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.protocol.errors import ErrorCode, error_code_of
 from twisted_kafka.protocol.messages.coordinators.transactions import (
@@ -32,6 +32,9 @@ _log = Logger()
 MAX_QUEUED_MARKERS: Final = 10_000
 """Markers that wait for one broker. Each is of another transaction; more are refused, and come again."""
 
+MAX_QUEUED_PARTITIONS: Final = 1_000_000
+"""Partitions of these markers, some 100 bytes each. A client chooses how many a transaction has; one marker may have any number."""
+
 MAX_MARKERS: Final = 1_000
 """Markers in a request."""
 
@@ -42,10 +45,11 @@ MAX_PARTITIONS: Final = 10_000
 class _Queued:
     """A marker for partitions of one broker, and the future of its result."""
 
-    __slots__ = ("answer", "marker")
+    __slots__ = ("answer", "marker", "topics")
 
     def __init__(self, marker: TransactionMarker) -> None:
         self.marker = marker
+        self.topics = frozenset(partition.topic for partition in marker.partitions)
         self.answer: Future[MarkerErrors] = Future()
 
     def refuse(self, error: ErrorCode) -> None:
@@ -55,39 +59,58 @@ class _Queued:
 class _BrokerQueue:
     """The markers for one broker."""
 
-    __slots__ = ("broker_id", "sent_to", "waiting")
+    __slots__ = ("_waiting", "broker_id", "partitions", "sent_to")
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.sent_to: Node | None = None
         """The destination of the request in flight; None without a request."""
-        self.waiting: deque[_Queued] = deque()
+        self._waiting: deque[_Queued] = deque()
+        self.partitions = 0
+        """The number of partitions in the waiting markers."""
+
+    @property
+    def waiting(self) -> Sequence[_Queued]:
+        """The markers for the next requests."""
+        return self._waiting
+
+    def add(self, one: _Queued) -> bool:
+        """Add a marker; return False if there is no room for it."""
+        count = len(one.marker.partitions)
+        if self._waiting and (len(self._waiting) >= MAX_QUEUED_MARKERS or self.partitions + count > MAX_QUEUED_PARTITIONS):
+            return False
+        self._waiting.append(one)
+        self.partitions += count
+        return True
 
     def take(self) -> list[_Queued]:
         """Return the markers of the next request. The response names producers, so there is one marker for each."""
         taken: dict[int, _Queued] = {}
         later = []
         partitions = 0
-        while self.waiting and len(taken) < MAX_MARKERS and partitions < MAX_PARTITIONS:
-            one = self.waiting.popleft()
+        while self._waiting and len(taken) < MAX_MARKERS and partitions < MAX_PARTITIONS:
+            one = self._waiting.popleft()
             producer_id = one.marker.producer.producer_id
             if producer_id in taken:
                 later.append(one)
             else:
                 taken[producer_id] = one
                 partitions += len(one.marker.partitions)
-        self.waiting.extendleft(reversed(later))
+        self._waiting.extendleft(reversed(later))
+        self.partitions -= partitions
         return list(taken.values())
 
     def remove(self, some: Collection[_Queued]) -> None:
         """Take these markers out of the queue."""
         if some:
             gone = set(some)
-            self.waiting = deque(each for each in self.waiting if each not in gone)
+            self._waiting = deque(each for each in self._waiting if each not in gone)
+            self.partitions -= sum(len(each.marker.partitions) for each in gone)
 
     def remove_all(self) -> list[_Queued]:
         """Empty the queue and return its markers."""
-        waiting, self.waiting = list(self.waiting), deque()
+        waiting, self._waiting = list(self._waiting), deque()
+        self.partitions = 0
         return waiting
 
 
@@ -104,6 +127,8 @@ class MarkerChannels:
         self._leaderless: dict[_Queued, None] = {}
         """Markers for partitions without a leader, or whose leader has no known address."""
         self._failures = LogRateLimit(clock.monotonic_ns)
+        self._brokers: Mapping[int, BrokerInfo] = {}
+        """Those of the last metadata."""
         metadata.add_listener(self._metadata_changed)
 
     def write(self, broker_id: int, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
@@ -122,9 +147,8 @@ class MarkerChannels:
             queue = self._queues.get(broker_id)
             if queue is None:
                 queue = self._queues[broker_id] = _BrokerQueue(broker_id)
-            if len(queue.waiting) >= MAX_QUEUED_MARKERS:
+            if not queue.add(queued):
                 return dict.fromkeys(marker.partitions, ErrorCode.NETWORK_EXCEPTION)
-            queue.waiting.append(queued)
         self._send_next(queue)
         return queued.answer
 
@@ -166,15 +190,22 @@ class MarkerChannels:
         for each in dropped:
             each.refuse(ErrorCode.NOT_COORDINATOR)
 
-    def _metadata_changed(self, _: Collection[str]) -> None:
-        """Answer the markers for brokers that no longer lead the partitions, or are elsewhere: they are sent again."""
+    def _metadata_changed(self, topics: Collection[str]) -> None:
+        """Answer the markers for brokers that no longer lead the partitions, or are elsewhere: they are sent again.
+
+        A marker without a changed topic is not looked at, unless brokers have come, gone or moved.
+        """
+        brokers = self._metadata.snapshot.brokers
+        has_other_brokers, self._brokers = brokers != self._brokers, brokers
         if self._leaderless:
-            self._look_for_leaders(list(self._leaderless))
+            changed = [each for each in list(self._leaderless) if has_other_brokers or not each.topics.isdisjoint(topics)]
+            self._look_for_leaders(changed)
         for queue in self._all_queues():
             broker_id = queue.broker_id
             with self._lock:
                 is_gone = self._is_gone(queue)
-                moved = [each for each in queue.waiting if is_gone or not self._is_led(each.marker.partitions, broker_id)]
+                changed = [each for each in queue.waiting if is_gone or not each.topics.isdisjoint(topics)]
+                moved = [each for each in changed if is_gone or not self._is_led(each.marker.partitions, broker_id)]
                 queue.remove(moved)
             for each in moved:
                 each.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
