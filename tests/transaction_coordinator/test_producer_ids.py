@@ -1,6 +1,7 @@
 """Producer ids: unique in the cluster, taken in blocks that Apache Kafka's brokers can share."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import BadVersionError, NodeExistsError, NoNodeError
 from twisted_kafka.metadata.znodes import ProducerIdBlockNode
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, UnknownServerError
+from twisted_kafka.transaction_coordinator import producer_id_manager
 from twisted_kafka.transaction_coordinator.producer_id_manager import (
     BLOCK_PATH,
     BLOCK_SIZE,
@@ -112,3 +114,21 @@ def test_a_lost_race_is_run_again_but_not_for_ever(store: Any, refusal: type[Exc
 def test_producers_without_a_transactional_id_have_ids_of_their_own_and_epoch_0() -> None:
     transactions: Any = TransactionBench().transactions
     assert [transactions.init_producer_id(None, 0, None).producer for _ in range(2)] == [Producer(0, 0), Producer(1, 0)]
+
+
+def test_one_request_waits_for_a_silent_store_and_the_others_are_refused(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_id_manager, "WAIT_S", 0.001)
+    manager = ProducerIdManager(1, store)
+    refused: list[Any] = []
+    read = store.get
+
+    def silent(path: str) -> Any:
+        if not refused:
+            with ThreadPoolExecutor(1) as other:
+                refused.append(other.submit(manager.next_producer_id).exception())
+        return read(path)
+
+    monkeypatch.setattr(store, "get", silent)
+    assert manager.next_producer_id() == 0
+    assert isinstance(refused[0], CoordinatorLoadInProgressError)
+    assert manager.next_producer_id() == 1

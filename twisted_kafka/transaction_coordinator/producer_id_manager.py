@@ -20,6 +20,8 @@ BLOCK_SIZE: Final = 1000
 MAX_PRODUCER_ID: Final = 2**63 - 1
 MAX_ATTEMPTS: Final = 100
 """Lost races for a block before a request fails; every lost race means that another broker made progress."""
+WAIT_S: Final = 1.0
+"""How long a request waits while another one takes a block. The store may be silent for a session's time, and handlers are few."""
 
 
 class ProducerIdBlocks:
@@ -65,11 +67,18 @@ class ProducerIdManager:
         self._end = 0
 
     def next_producer_id(self) -> int:
-        """Return an id that was never given to any producer of the cluster; raises the errors of ``ProducerIdBlocks.take``."""
-        with self._lock:
+        """Return an id that was never given to any producer of the cluster; raises the errors of ``ProducerIdBlocks.take``.
+
+        While the store does not answer, only one caller waits for it. Others get CoordinatorLoadInProgressError (retriable).
+        """
+        if not self._lock.acquire(timeout=WAIT_S):
+            raise CoordinatorLoadInProgressError("Another request still waits for a block of producer ids.")
+        try:
             if self._next >= self._end:
                 self._next = self._blocks.take(self._broker_id)
                 self._end = self._next + BLOCK_SIZE
             producer_id = self._next
             self._next += 1
             return producer_id
+        finally:
+            self._lock.release()
