@@ -312,3 +312,28 @@ def test_an_answered_fetch_does_not_end_the_wait_of_the_next_one() -> None:
     next_fetch.join(30)
     watches.changed([changed])
     assert heard == [changed]
+
+
+def test_a_watch_may_come_and_go_while_a_change_is_told() -> None:
+    partition = TopicPartition("a", 0)
+    watches = FetchWatches()
+    told: list[int] = []
+    all_watches = [FetchWatch(watches) for _ in range(3)]
+
+    def listen(number: int) -> None:
+        def changed(_: TopicPartition) -> None:
+            told.append(number)
+            all_watches[2].close()
+
+        watch = all_watches[number]
+        watch.add(PartitionFetch(partition, bytes(16), 0, 0, 1))
+        watch.wait(changed)
+
+    for number in range(3):
+        listen(number)
+    watches.changed([partition])
+    assert told == [0, 1]
+    assert len(watches) == 1
+    for watch in all_watches:
+        watch.close()
+    assert len(watches) == 0

@@ -32,28 +32,28 @@ class FetchWatches:
 
     def __init__(self) -> None:
         self._lock = machine.Lock()
-        self._by_partition: dict[TopicPartition, tuple[FetchWatch, ...]] = {}
+        self._by_partition: dict[TopicPartition, dict[FetchWatch, None]] = {}
 
     def changed(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Let the next fetch of each session read the partitions; complete fetches that wait for them."""
         if self._by_partition:  # otherwise there are no watches, and no need to hash
             for topic_partition in topic_partitions:
-                for watch in self._by_partition.get(topic_partition, ()):
+                for watch in tuple(self._by_partition.get(topic_partition, ())):  # one step, so that others may add meanwhile
                     watch.changed(topic_partition)
 
     def add(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
         """Report changes of a partition to the watch."""
         with self._lock:
-            self._by_partition[topic_partition] = (*self._by_partition.get(topic_partition, ()), watch)
+            self._by_partition.setdefault(topic_partition, {})[watch] = None
 
     def remove(self, topic_partition: TopicPartition, watch: "FetchWatch") -> None:
         """Do so no more."""
         with self._lock:
-            left = tuple(each for each in self._by_partition.get(topic_partition, ()) if each is not watch)
-            if left:
-                self._by_partition[topic_partition] = left
-            else:
-                self._by_partition.pop(topic_partition, None)
+            watches = self._by_partition.get(topic_partition)
+            if watches is not None:
+                watches.pop(watch, None)
+                if not watches:
+                    del self._by_partition[topic_partition]
 
     def __len__(self) -> int:
         return len(self._by_partition)
