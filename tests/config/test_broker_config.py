@@ -285,3 +285,8 @@ def test_overrides_are_pairs() -> None:
     assert parse_overrides(["a=b=c", " d = e "]) == {"a": "b=c", "d": "e"}
     with pytest.raises(ConfigError, match="must be KEY=VALUE"):
         parse_overrides(["a"])
+
+
+def test_very_many_unknown_keys_are_counted() -> None:
+    (line,) = KafkaConfig.embedded({f"key{number}": "" for number in range(1000)}).warnings
+    assert line.endswith("key132, key133 and 960 more")

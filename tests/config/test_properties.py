@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,18 @@ def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
     path = tmp_path / "a.properties"
     path.write_bytes(b"\xef\xbb\xbfbroker.rack=r1")
     assert load_properties(path) == {"broker.rack": "r1"}
+
+
+def test_a_file_without_end_is_no_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read the configuration /dev/zero: it has more than \d+ bytes"):
+        load_properties("/dev/zero")
+
+
+def test_a_configuration_may_come_through_a_pipe(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"broker.rack=r1\n")
+    os.close(writing)
+    try:
+        assert load_properties(f"/dev/fd/{reading}") == {"broker.rack": "r1"}
+    finally:
+        os.close(reading)

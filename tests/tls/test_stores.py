@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority
 from tests.tls import jks_stores
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.tls.ssl_settings import SslSettings
+from twisted_kafka.tls.ssl_settings import MAX_STORE_BYTES, SslSettings
 from twisted_kafka.tls.stores import load_key_store, load_trust_store
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tls"
@@ -301,3 +302,19 @@ def test_an_empty_setting_is_none() -> None:
     inline = ["key_password", "keystore_certificate_chain", "keystore_key", "truststore_certificates"]
     empty = dict.fromkeys((*stores, *inline, "engine_factory_class"), "")
     assert settings(**empty) == settings()
+
+
+def test_a_block_without_an_end_is_no_block() -> None:
+    begun = "-----BEGIN CERTIFICATE-----\n"
+    store = settings(truststore_type="PEM", truststore_certificates=begun * 40_000 + "-----END NOTHING-----\n" + CA.pem).trust_store
+    assert load_trust_store(store) == (CA.certificate,)
+
+
+def test_a_store_is_a_file_of_a_bounded_size(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.touch()
+    os.truncate(large, MAX_STORE_BYTES + 1)
+    for path, why in ((pipe, "not a regular file"), ("/dev/zero", "not a regular file"), (large, "more than 16777216 bytes")):
+        with pytest.raises(ConfigError, match=f"Cannot read ssl.truststore.location .*{why}"):
+            load_trust_store(settings(truststore_type="PEM", truststore_location=path).trust_store)

@@ -1,7 +1,7 @@
 """KafkaConfig: the broker's settings, parsed and validated, with defaults."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -408,7 +408,8 @@ def _warnings(config: KafkaConfig) -> tuple[str, ...]:
     """Return warnings for the operator, one line each."""
     lines = []
     if config.unknown_keys:
-        lines.append(f"Unknown configuration keys, which are ignored: {', '.join(map(_with_advice, sorted(config.unknown_keys)))}")
+        shown = _names(tuple(sorted(config.unknown_keys)), _with_advice)
+        lines.append(f"Unknown configuration keys, which are ignored: {shown}")
     if config.is_kraft:
         lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with an embedded metadata store")
     factors = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
@@ -423,9 +424,9 @@ def _warnings(config: KafkaConfig) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _names(keys: tuple[str, ...]) -> str:
+def _names(keys: tuple[str, ...], written: Callable[[str], str] = str) -> str:
     more = len(keys) - _MAX_SHOWN_KEYS
-    return ", ".join(keys[:_MAX_SHOWN_KEYS]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(written, keys[:_MAX_SHOWN_KEYS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _ensure(condition: bool, config: KafkaConfig, key: str, allowed: str) -> None:

@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.system.files.file_io import read_bounded
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""A larger file is no configuration."""
 
 _BLANKS = " \t\f"
 _FOUR_DIGITS = re.compile("[0-9a-fA-F]{4}")
@@ -14,7 +18,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def load_properties(path: Path | str) -> dict[str, str]:
     """Read a properties file in UTF-8, with or without a byte order mark, or Latin-1; raise ConfigError when that fails."""
     try:
-        data = Path(path).read_bytes()
+        data = read_bounded(Path(path), MAX_FILE_BYTES)
     except OSError as error:
         raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}") from error
     if b"\0" in data:

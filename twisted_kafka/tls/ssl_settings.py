@@ -6,11 +6,15 @@ from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.system.files.file_io import read_bounded
 from twisted_kafka.tls.ciphers import PROTOCOLS
 
 JKS: Final = "JKS"
 PKCS12: Final = "PKCS12"
 PEM: Final = "PEM"
+
+MAX_STORE_BYTES: Final = 16 * 1024 * 1024
+"""A larger file is no store."""
 
 _PROTOCOL_FAMILIES: Final = ("TLS", *PROTOCOLS)
 
@@ -48,7 +52,7 @@ class StoreSettings:
     def read(self) -> bytes:
         """Return the file's contents; raises ConfigError."""
         try:
-            return Path(self.location or "").read_bytes()
+            return read_bounded(Path(self.location or ""), MAX_STORE_BYTES, may_wait=False)
         except OSError as error:
             raise self._unreadable(error) from None
 

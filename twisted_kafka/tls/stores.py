@@ -19,7 +19,8 @@ from twisted_kafka.tls.distinguished_name import java_name
 from twisted_kafka.tls.jks import MAGIC, JksError, decrypt_key, read_jks
 from twisted_kafka.tls.ssl_settings import PEM, StoreSettings
 
-_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([^-]*(?:-{1,4}[^-]+)*)-----END \1-----")
+"""A block has no five dashes in it: a search for an end that never comes would look at the rest of the text for each beginning."""
 _DASHES: Final = b"-----BEGIN"
 _PEM_SEARCH_BYTES: Final = 4096
 _PEM_LINE: Final = 64

@@ -1,5 +1,6 @@
 """What a server of keys may do to the broker that asks it."""
 
+import os
 import socket
 import ssl
 import threading
@@ -156,3 +157,12 @@ def test_addresses_of_other_schemes_are_refused(server: Server) -> None:
         server.talk = sending(answer)
         with pytest.raises(OSError):
             fetch(server.url)
+
+
+def test_a_file_that_has_no_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for url in ((tmp_path / "pipe").as_uri(), "file:///dev/zero"):
+        with pytest.raises(OSError, match="not a regular file"):
+            fetch(url)
+    with pytest.raises(ValueError, match="names no host"):
+        fetch("file://elsewhere/keys.json")

@@ -6,12 +6,14 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from typing_extensions import override
 
 from twisted_kafka.system import machine
+from twisted_kafka.system.files.file_io import read_bounded
 from twisted_kafka.system.threads import make_thread
 
 SCHEMES: Final = ("https", "http", "file")
@@ -25,8 +27,13 @@ TIMEOUT_S: Final = 10.0
 
 def fetch(url: str, timeout_s: float = TIMEOUT_S) -> bytes:
     """Return the content of an address; raises OSError and ValueError."""
-    if urlsplit(url).scheme not in SCHEMES:
+    address = urlsplit(url)
+    if address.scheme not in SCHEMES:
         raise ValueError(f"the address must begin with one of {', '.join(SCHEMES)}")
+    if address.scheme == "file":
+        if address.netloc not in ("", "localhost"):
+            raise ValueError("the address of a file names no host")
+        return read_bounded(Path(unquote(address.path)), MAX_BYTES, may_wait=False)
     with _Deadline(timeout_s) as deadline:
         try:
             with _opener(deadline).open(url, timeout=timeout_s) as answer:
@@ -103,7 +110,6 @@ def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
         urllib.request.HTTPDefaultErrorHandler(),
         _Redirects(deadline),
         urllib.request.HTTPErrorProcessor(),
-        urllib.request.FileHandler(),
         _HttpHandler(deadline),
         _HttpsHandler(deadline),
     ):

@@ -42,6 +42,7 @@ from twisted_kafka.security.scram.formulas import (
 )
 from twisted_kafka.security.scram.messages import sasl_name
 from twisted_kafka.system import machine
+from twisted_kafka.system.files.file_io import read_bounded
 from twisted_kafka.timing.clock import IClock
 
 MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
@@ -203,7 +204,7 @@ def _token(config: KafkaConfig, listener_name: str, options: Mapping[str, str], 
         if parts.scheme != "file":
             raise ConfigError(f"Invalid value {url.value!r} for {url.key}: between brokers it must be the address of a file")
         try:
-            return Path(unquote(parts.path)).read_bytes()[:_MAX_TOKEN_BYTES].decode().strip()
+            return read_bounded(Path(unquote(parts.path)), _MAX_TOKEN_BYTES, may_wait=False).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"Invalid value {url.value!r} for {url.key}: the token cannot be read ({error})") from None
     claims: dict[str, object] = {name.removeprefix(_CLAIM): text for name, text in options.items() if name.startswith(_CLAIM)}

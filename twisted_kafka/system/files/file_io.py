@@ -7,6 +7,7 @@ for a file (``tests/test_house_rules.py``).
 
 import errno
 import os
+import stat
 import sys
 from functools import cache
 from io import FileIO
@@ -77,6 +78,23 @@ def read_whole(path: Path) -> bytes:
     """Return the content of a file; raises as ``read_at``."""
     with FileIO(path) as file:
         return read_at(file, os.fstat(file.fileno()).st_size, 0)
+
+
+def read_bounded(path: Path, max_bytes: int, *, may_wait: bool = True) -> bytes:
+    """Return the content of a file that somebody else has named. Raises OSError, also for one with more than ``max_bytes``.
+
+    Unless it ``may_wait``, a pipe or a device is refused: it may have its first byte, or its last one, never.
+    """
+    if not may_wait and not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    parts, left = [], max_bytes + 1
+    with FileIO(path) as file:
+        while left and (part := file.read(left)):
+            parts.append(part)
+            left -= len(part)
+    if not left:
+        raise OSError(errno.EFBIG, f"it has more than {max_bytes} bytes", str(path))
+    return b"".join(parts)
 
 
 def load(file: OpenFile, position: int, end: int) -> None:
