@@ -843,3 +843,24 @@ def test_the_rate_is_kept_in_the_long_run() -> None:
     assert slow.delay_s(1000) == slow.delay_s(0) == MAX_DELAY_S
     clock.advance_ms(4000)
     assert slow.delay_s(1) == MAX_DELAY_S - 3
+
+
+def test_the_cleaner_works_with_the_threads_that_the_system_gives(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaner = start(broker).cleaner
+    cleaner.settings = cleaner.settings._replace(threads=3)
+    real, asked = machine.Thread.start, []
+
+    def only_one(thread: machine.Thread) -> None:
+        asked.append(thread)
+        if len(asked) > 1:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(machine.Thread, "start", only_one)
+    cleaner.startup()
+    assert len(asked) == 2
+    cleaner.shutdown()
+    assert not asked[0].is_alive()
+    with pytest.raises(RuntimeError):
+        cleaner.startup()
+    cleaner.shutdown()

@@ -10,7 +10,8 @@ from twisted.logger import capturedLogs, formatEvent
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.support.eventually import WAIT_S
 from tests.support.logs import append, batch, contents
-from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
+from tests.support.no_threads import no_threads
+from twisted_kafka.log.directories.log_dir_failure_handler import RETRY_MS, LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -67,7 +68,7 @@ def test_each_failure_is_handled_on_a_thread_of_its_own_until_the_stop(broker: B
         raise OSError("the handler fails")
 
     directories = broker.start(("a", "b")).directories
-    handler = LogDirFailureHandler(handle)
+    handler = LogDirFailureHandler(handle, broker.scheduler)
     with capturedLogs() as events:
         handler.directory_failed(directories[0])
         handler.shutdown()
@@ -87,7 +88,7 @@ def test_who_handles_a_failure_may_end_the_handling(broker: Broker) -> None:
         handler.shutdown()
         ended.set()
 
-    handler = LogDirFailureHandler(handle)
+    handler = LogDirFailureHandler(handle, broker.scheduler)
     with capturedLogs() as events:
         handler.directory_failed(directories[0])
         assert ended.wait(WAIT_S)
@@ -357,3 +358,17 @@ def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker: Broke
     # The move that was lost keeps no cleaner away from the partition.
     assert manager.cleaner.manager.deletable_logs() == [manager.get_log(sound), log]
     manager.shutdown()
+
+
+def test_a_failure_is_handled_once_the_system_has_a_thread_for_it(broker: Broker) -> None:
+    directories = broker.start().directories
+    handled: list[LogDirectory] = []
+    handler = LogDirFailureHandler(handled.append, broker.scheduler)
+    with no_threads():
+        handler.directory_failed(directories[0])
+        broker.clock.advance_ms(RETRY_MS)
+        broker.scheduler.run_due()
+    broker.clock.advance_ms(RETRY_MS)
+    broker.scheduler.run_due()
+    handler.shutdown()
+    assert handled == [directories[0]]

@@ -81,3 +81,25 @@ def test_threads_are_started_when_told_and_once() -> None:
     setup.resize(4, start=True)
     setup.listener.start_threads()
     assert setup.started == [0, 1, 2, 3]
+
+
+def test_a_thread_that_the_system_does_not_give_gets_no_connections() -> None:
+    setup = Setup()
+    setup.resize(1, start=True)
+
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    make = setup.make
+
+    def make_third_without() -> FakeThread:
+        made = make()
+        if made.processor == 2:
+            made.start = refuse
+        return made
+
+    setup.listener._make_thread = make_third_without
+    ending = setup.listener.resize(4, start=True)
+    assert [thread.processor for thread in ending] == [2, 3]
+    assert setup.acceptor.processors == [0, 1]
+    assert [thread.is_started for thread in setup.listener.threads] == [True, True]

@@ -11,6 +11,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from tests.support.eventually import eventually
 from tests.support.logs import contents
+from tests.support.no_threads import no_threads
 from tests.support.replication_harness import TOPIC, TP, Harness, in_thread
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import FetchIsolation
@@ -18,7 +19,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import LAST_PIECES, ReplicaCopier, align
-from twisted_kafka.replication.log_dirs.alter_log_dirs_manager import ReplicaMover
+from twisted_kafka.replication.log_dirs.alter_log_dirs_manager import RETRY_MS, ReplicaMover
 from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.timing.clock import ManualClock
 
@@ -268,6 +269,20 @@ def test_threads_move_replicas_until_they_are_stopped(h: Moving, monkeypatch: py
     assert len(contents(partition.log)) == 20
     in_thread(h.replicas.shutdown)
     assert not [each for each in threading.enumerate() if each.name.startswith("ReplicaAlterLogDirsThread")]
+
+
+def test_a_move_waits_until_the_system_has_a_thread_for_it(h: Moving) -> None:
+    h.moves.manager.is_threaded = True
+    partition = h.lead()
+    fill(h)
+    path = h.elsewhere().path
+    with no_threads():
+        assert h.alter(str(path)) == 0
+        h.advance_ms(RETRY_MS)
+    assert h.metrics.value("ReplicaAlterLogDirsManager", "DeadThreadCount", clientId="ReplicaAlterLogDirs") == 0
+    h.advance_ms(RETRY_MS)
+    eventually(lambda: partition.log.parent == path)
+    in_thread(h.replicas.shutdown)
 
 
 def test_a_description_of_some_partitions(h: Moving) -> None:

@@ -195,6 +195,25 @@ def test_a_log_that_cannot_be_deleted_takes_the_partition_offline(h: Harness) ->
     assert answer.error == 0
 
 
+def test_an_unexpected_failure_to_delete_is_its_own_partitions(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = TopicPartition(TOPIC, 1)
+    h.lead()
+    h.lead(partition=1)
+    delete = h.logs.delete_log
+
+    def fail_once(topic_partition: TopicPartition) -> bool:
+        if topic_partition == TP:
+            raise RuntimeError("nobody expects it")
+        return delete(topic_partition)
+
+    monkeypatch.setattr(h.logs, "delete_log", fail_once)
+    h.changes.clear()
+    errors = h.replicas.state.stop(1, [(TP, -2, True), (other, -2, True)])
+    assert errors == {TP: ErrorCode.KAFKA_STORAGE_ERROR, other: ErrorCode.NONE}
+    assert h.changes == [([], [other])]
+    assert h.logs.get_log(other) is None
+
+
 def test_stopping_without_deleting_keeps_the_log(h: Harness) -> None:
     h.lead(replicas=BOTH)
     assert h.stop_replica(epoch=0, delete=False) == 0

@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from tests.support.eventually import eventually
+from tests.support.no_threads import no_threads
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 from twisted_kafka.timing.scheduler import KafkaScheduler, ManualScheduler
 
@@ -133,4 +134,19 @@ def test_fewer_threads_end_and_more_are_made_while_it_runs() -> None:
     scheduler.resize(1)
     eventually(lambda: len([each for each in threading.enumerate() if each.name.startswith("resized-")]) == 1)
     side_by_side(1)
+    scheduler.shutdown()
+
+
+def test_without_a_thread_tasks_wait_for_the_next_one_that_the_system_gives() -> None:
+    scheduler = KafkaScheduler(SystemClock(), 2)
+    ran = threading.Semaphore(0)
+    scheduler.startup()
+    with no_threads():
+        for _ in range(3):
+            scheduler.schedule_once("flush", ran.release)
+    scheduler.schedule_once("flush", ran.release)
+    for _ in range(4):
+        assert ran.acquire(timeout=30)
+    with no_threads():
+        scheduler.resize(5)
     scheduler.shutdown()

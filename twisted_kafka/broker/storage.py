@@ -162,7 +162,7 @@ class Storage:
             notifier.notify("State of log directories", partial(notify_log_dir_event, store, self._config.broker_id))
 
     def _make_log_manager(self, scheduler: KafkaScheduler) -> LogManager:
-        self._running.directory_failures = failures = LogDirFailureHandler(self._directory_failed)
+        self._running.directory_failures = failures = LogDirFailureHandler(self._directory_failed, scheduler)
         self._logs = LogManager(
             self._config,
             scheduler,

@@ -1,6 +1,6 @@
 """One listener: its acceptor and its network threads, whose number may change while it runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twisted.logger import Logger
 
@@ -38,18 +38,18 @@ class Listener:
     def resize(self, count: int, *, start: bool) -> list[NetworkThread]:
         """Set the number of network threads. Return the surplus ones, which get no more connections; the caller ends them.
 
-        New threads are started if ``start`` is true.
+        New threads are started if ``start`` is true; those that the system does not give are surplus.
         """
         before = len(self.threads)
         added = [self._make_thread() for _ in range(before, count)]
         ending = self.threads[count:]
+        if start:
+            given = _started(added)
+            ending, added, count = [*ending, *added[given:]], added[:given], count - len(added) + given
         self.threads = [*self.threads[:count], *added]
         self.acceptor.processors = [thread.processor for thread in self.threads]
         if not before and count == 1:
             added[0].run_acceptor(self.acceptor)
-        if start:
-            for thread in added:
-                thread.start()
         if before and count != before:
             _log.info("Listener {name} has {count} network threads, it had {before}", name=self.name, count=count, before=before)
         return ending
@@ -59,3 +59,14 @@ class Listener:
         for thread in self.threads:
             if not thread.is_started:
                 thread.start()
+
+
+def _started(threads: Sequence[NetworkThread]) -> int:
+    """Start threads; return how many of them the system gives."""
+    for number, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.error("No further network thread for now: {error}", error=error)
+            return number
+    return len(threads)

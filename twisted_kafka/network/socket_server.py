@@ -231,7 +231,12 @@ class SocketServer:
                 except (BindError, ConfigError) as error:
                     errors.append(str(error))
                     continue
-                listener.start_threads()
+                try:
+                    listener.start_threads()
+                except RuntimeError as error:
+                    errors.append(f"Listener {listener.name}: {error}")
+                    self._remove_listener(listener)
+                    continue
                 if self._is_enabled:
                     listener.acceptor.start()
                 _log.info("Added listener {end_point}", end_point=listener.bound.text)
@@ -265,8 +270,12 @@ class SocketServer:
 
         self._retirements = [each for each in self._retirements if each.is_alive()]
         retirement = make_thread(end, "kafka-network-thread-retirement")
-        self._retirements.append(retirement)
-        retirement.start()
+        try:
+            retirement.start()
+        except RuntimeError:  # the system has no thread to give
+            end()
+        else:
+            self._retirements.append(retirement)
 
     # Construction.
 

@@ -78,7 +78,7 @@ class ReplicaManager:
                 host=PartitionHost(metadata.broker_id, clock, config.long("replica.lag.time.max.ms"), logs, metadata.alive),
             ),
         )
-        self.moves = make_moves(config, logs, self.partitions, self.state.lock, purgatories, clock, metrics)
+        self.moves = make_moves(config, logs, self.partitions, self.state.lock, purgatories, clock, metrics, scheduler)
         self.state.set_moves(self.moves)
         self._register_metrics(metrics)
 

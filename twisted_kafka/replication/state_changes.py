@@ -261,8 +261,11 @@ class StateChanges:
                 self.partitions.remove(topic_partition)
                 if self._logs.get_log(topic_partition) is not None:
                     self._logs.delete_log(topic_partition)
-        except (KafkaError, OSError) as error:
-            _log.error("The log of {partition} cannot be deleted: {error}", partition=topic_partition, error=error)
+        except Exception as error:  # noqa: BLE001 one partition's failure is its own
+            if isinstance(error, KafkaError | OSError):
+                _log.error("The log of {partition} cannot be deleted: {error}", partition=topic_partition, error=error)
+            else:
+                _log.failure("The log of {partition} cannot be deleted", partition=str(topic_partition))
             self.partitions.mark_offline(topic_partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
         finally:

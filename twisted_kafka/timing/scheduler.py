@@ -190,9 +190,13 @@ class KafkaScheduler:
         # Threads are made on demand: most brokers never need all of background.threads at once.
         if len(self._threads) < self._max_threads:
             thread = make_thread(self._run, f"{self._prefix}{self._thread_number}")
+            try:
+                thread.start()  # it waits for the lock
+            except RuntimeError as error:  # the system has none to give: the others do the work, or the next task asks again
+                _log.error("No further scheduler thread for now: {error}", error=error)
+                return
             self._thread_number += 1
             self._threads.append(thread)
-            thread.start()
 
     def _run(self) -> None:
         repeat(self._work, self._pause, "the scheduler")

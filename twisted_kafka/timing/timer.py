@@ -76,8 +76,9 @@ class Timer:
     def start(self) -> None:
         """Start the reaper thread, Kafka's ``ExpirationReaper``."""
         if self._thread is None:
-            self._thread = make_thread(self._run, f"ExpirationReaper-{self._name}")
-            self._thread.start()
+            thread = make_thread(self._run, f"ExpirationReaper-{self._name}")
+            thread.start()
+            self._thread = thread
 
     def hand_to(self, run: Callable[[Expire], object]) -> None:
         """Pass due calls from now on to ``run``, which returns at once and runs them on another thread."""

@@ -102,7 +102,13 @@ class ReportRuns:
                     start_new_session=True,
                 )
             self._state = ReportState(True, hours, self._clock.wall_ms(), -1, "", "")
-        make_thread(lambda: self._await(process), "kafka-console-report").start()
+            try:
+                make_thread(lambda: self._await(process), "kafka-console-report").start()
+            except RuntimeError as error:
+                _end(process)
+                process.wait()
+                self._state = self._state._replace(is_running=False, ended_ms=self._clock.wall_ms(), problem=str(error))
+                return f"No report can be made for now: {error}."
         return f"A report of the last {hours} h is being made."
 
     def close(self) -> None:

@@ -131,12 +131,16 @@ class LogCleaner:
     def _start(self) -> None:
         self._stopping = stopping = machine.Event()
         _log.info("Starting the log cleaner with {count} threads", count=self.settings.threads)
-        self._threads = [
-            make_thread(lambda: self._run(stopping), f"kafka-log-cleaner-thread-{number}")
-            for number in range(self.settings.threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        for number in range(self.settings.threads):
+            thread = make_thread(lambda: self._run(stopping), f"kafka-log-cleaner-thread-{number}")
+            try:
+                thread.start()
+            except RuntimeError as error:
+                if not self._threads:
+                    raise
+                _log.error("The log cleaner has {count} threads: {error}", count=len(self._threads), error=error)
+                break
+            self._threads.append(thread)
 
     def shutdown(self) -> None:
         """Stop the threads. A cleaning in progress is aborted, and its log stays valid."""

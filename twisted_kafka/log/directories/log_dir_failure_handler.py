@@ -1,12 +1,16 @@
 """Handles the failure of a log directory on a separate thread (Kafka: LogDirFailureHandler)."""
 
 from collections.abc import Callable
+from typing import Final
 
 from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread
+from twisted_kafka.timing.scheduler import IScheduler
+
+RETRY_MS: Final = 1_000
 
 _log = Logger()
 
@@ -19,8 +23,10 @@ class LogDirFailureHandler:
     ``log.dirs`` has entries.
     """
 
-    def __init__(self, handle: Callable[[LogDirectory], None]) -> None:
+    def __init__(self, handle: Callable[[LogDirectory], None], scheduler: IScheduler) -> None:
+        """The scheduler tries again if the system has no thread to give: a directory fails only once."""
         self._handle = handle
+        self._scheduler = scheduler
         self._lock = machine.Lock()
         self._threads: list[machine.Thread] = []
         self._is_stopped = False
@@ -29,9 +35,14 @@ class LogDirFailureHandler:
         """Start a thread that handles the failure. Does nothing after ``shutdown``."""
         thread = make_thread(lambda: self._handle(directory), f"LogDirFailureHandler-{directory.path}")
         with self._lock:
-            if not self._is_stopped:
-                self._threads.append(thread)
+            if self._is_stopped:
+                return
+            try:
                 thread.start()
+                self._threads.append(thread)
+            except RuntimeError as error:
+                _log.error("The failure of {path} is handled later: {error}", path=directory.path, error=error)
+                self._scheduler.schedule_once("log-dir-failure", lambda: self.directory_failed(directory), RETRY_MS)
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
         """Ignore further failures, and wait up to ``timeout_s`` seconds for each thread."""

@@ -65,9 +65,13 @@ class NetworkThread:
         self._ended = machine.Event()
 
     def start(self) -> None:
-        """Start a thread that runs the processor."""
+        """Start a thread that runs the processor. Raises RuntimeError if the system has no thread to give."""
         self.is_started = True
-        Parker().start(self)
+        try:
+            Parker().start(self)
+        except RuntimeError:
+            self.is_started = False
+            raise
 
     def run_acceptor(self, acceptor: Acceptor) -> None:
         """Run an acceptor, which has not started yet, on this thread."""

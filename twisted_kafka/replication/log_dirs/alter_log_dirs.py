@@ -37,6 +37,7 @@ from twisted_kafka.system import machine
 from twisted_kafka.system.client_text import bounded_text, printable
 from twisted_kafka.system.files.disk import space_bytes
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
 
 QUOTA_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 """A dynamic broker config; it cannot be set in the file."""
@@ -213,6 +214,7 @@ def make_moves(
     purgatories: Purgatories,
     clock: IClock,
     metrics: MetricsRegistry,
+    scheduler: IScheduler,
 ) -> AlterLogDirs:
     """Make AlterLogDirs and its parts."""
     window_s = config.int("alter.log.dirs.replication.quota.window.size.seconds")
@@ -224,5 +226,5 @@ def make_moves(
         ReplicaMover(copier, quota, Meter(clock), purgatories.check_all)
         for _ in range(count if isinstance(count, int) else len(logs.directories))
     ]
-    manager = ReplicaAlterLogDirsManager(movers, quota, config.int("replica.fetch.backoff.ms"), metrics)
+    manager = ReplicaAlterLogDirsManager(movers, quota, config.int("replica.fetch.backoff.ms"), metrics, scheduler)
     return AlterLogDirs(logs, partitions, state_lock, manager, quota)

@@ -14,10 +14,12 @@ from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuot
 from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.system import machine
 from twisted_kafka.system.threads import make_thread, repeat
+from twisted_kafka.timing.scheduler import IScheduler
 
 QUOTA_WAIT_S: Final = 0.1
 IDLE_WAIT_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 30.0
+RETRY_MS: Final = 1_000
 _METRICS: Final = "ReplicaAlterLogDirsManager"
 _TAGS: Final = {"clientId": "ReplicaAlterLogDirs"}
 
@@ -117,8 +119,11 @@ class ReplicaAlterLogDirsManager:
         quota: ReplicationQuota,
         backoff_ms: int,
         metrics: MetricsRegistry,
+        scheduler: IScheduler,
     ) -> None:
+        """The scheduler tries again if the system has no thread to give."""
         self._movers = movers
+        self._scheduler = scheduler
         self._quota = quota
         self._backoff_s = backoff_ms / 1000
         self.is_threaded = True
@@ -138,11 +143,18 @@ class ReplicaAlterLogDirsManager:
         """Start to move a partition that has a future log."""
         mover = self._mover(partition.topic_partition)
         mover.add(partition)
+        self._start(mover)
+
+    def _start(self, mover: ReplicaMover) -> None:
         with self._lock:
             if self.is_threaded and mover not in self._threads and not mover.is_stopped:
-                name = f"ReplicaAlterLogDirsThread-{self._movers.index(mover)}"
-                thread = self._threads[mover] = make_thread(lambda: self._run(mover), name)
-                thread.start()
+                thread = make_thread(lambda: self._run(mover), f"ReplicaAlterLogDirsThread-{self._movers.index(mover)}")
+                try:
+                    thread.start()
+                    self._threads[mover] = thread
+                except RuntimeError as error:
+                    _log.error("Replicas are moved later: {error}", error=error)
+                    self._scheduler.schedule_once("start-alter-log-dirs", lambda: self._start(mover), RETRY_MS)
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Stop moving these partitions; return when nothing of them is being copied."""
