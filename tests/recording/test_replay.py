@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.shop import kafka, run_the_shop
 from twisted_kafka.recording.differences import Comparison
+from twisted_kafka.recording.recording import RecordingError, read_recording
 from twisted_kafka.testing import Broker
 
 
@@ -117,3 +118,36 @@ def test_telemetry_has_ids_of_its_broker() -> None:
     found = {"errorCode": 0, "clientInstanceId": "cA61r7OhQCmMUau5jRV8rg", "subscriptionId": -1978599100}
     assert not list(comparison.differences(recorded, found))
     assert list(comparison.differences(recorded, {**found, "subscriptionId": 5}))
+
+
+HEADER = {"twisted_kafka_recording": 1}
+LINE = {"at_ms": 0, "took_ms": 1, "connection": 1, "client": "c", "api": "ListTransactions", "version": 0}
+FIELDS = {"stateFilters": [], "producerIdFilters": []}
+
+
+def written(path: Path, **more: Any) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in (HEADER, {**LINE, "request": FIELDS, "response": {}, **more})))
+    return path
+
+
+@pytest.mark.parametrize("more", [{"client": 5}, {"client": []}, {"client": "\ud800"}, {"version": -1}, {"version": 2**31}])
+def test_a_header_that_no_client_sends_is_no_recording(tmp_path: Path, more: Any) -> None:
+    with pytest.raises(RecordingError, match="line 2: "):
+        list(read_recording(written(tmp_path / "bad.jsonl", **more)))
+
+
+def test_a_request_that_nobody_can_encode_is_left_out_and_an_answer_that_nobody_can_compare_differs(tmp_path: Path) -> None:
+    batch = {"magic": 2, "compression": "none", "records": [], "baseTimestamp": 2**70, "maxTimestamp": 0, "lastOffsetDelta": 0}
+    topic = {"name": "t", "partitionData": [{"index": 0, "records": [batch]}]}
+    produce = {"transactionalId": None, "acks": 1, "timeoutMs": 1, "topicData": [topic]}
+    fetch = {"maxWaitMs": 0, "minBytes": 1, "topics": [], "forgottenTopicsData": []}
+    with Broker() as broker:
+        for more, why in (
+            ({"request": {**FIELDS, "stateFilters": [5]}}, "cannot be encoded"),
+            ({"api": "Produce", "version": 9, "request": produce}, "cannot be read"),
+        ):
+            (line,) = broker.replay(written(tmp_path / "bad.jsonl", **more)).left_out
+            assert why in line
+        responses = {"api": "Fetch", "version": 11, "request": fetch, "response": {"responses": [{"topic": "t"}]}}
+        (line,) = broker.replay(written(tmp_path / "bad.jsonl", **responses)).differences
+        assert "the recorded answer cannot be compared: KeyError" in line

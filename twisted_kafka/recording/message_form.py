@@ -1,5 +1,6 @@
 """Messages as JSON in a recording: fields by Kafka's names, UTF-8 bytes as text, and no secrets."""
 
+import struct
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -16,6 +17,10 @@ from twisted_kafka.recording.batches_form import read_batches, read_value, write
 
 HIDDEN: Final = {"hidden": True}
 """Written in place of a secret."""
+
+
+OF_OTHER_TYPES: Final = (KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
+"""The errors for a value that no recorder has written."""
 
 
 class HiddenError(ValueError):
@@ -96,8 +101,17 @@ def read_message(
         raise HiddenError("its secrets are not in the recording")
     try:
         return from_json(cls, fields, version, RecordedForm(producer_ids))
-    except (KeyError, TypeError, AttributeError) as error:
+    except OF_OTHER_TYPES as error:
         raise ValueError(f"{cls.__name__} v{version} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Return the bytes of a message that ``read_message`` returned. Raises ValueError if a field has a value of another type."""
+    try:
+        return message.encode(version)
+    except OF_OTHER_TYPES as error:
+        name = type(message).__name__
+        raise ValueError(f"{name} v{version} cannot be encoded: {type(error).__name__}: {error}") from None
 
 
 def _is_hidden(form: Any) -> bool:

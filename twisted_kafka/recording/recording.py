@@ -21,6 +21,7 @@ from twisted_kafka.recording.message_form import has_secrets, read_message, writ
 from twisted_kafka.system import machine
 from twisted_kafka.system.files.file_io import write_at
 from twisted_kafka.system.files.names import open_descriptor
+from twisted_kafka.system.numbers import INT16_MAX
 from twisted_kafka.timing.clock import IClock
 
 ANSWERED: Final = "answered"
@@ -205,6 +206,15 @@ def read_recording(path: Path | str) -> Iterator[Recorded]:
             raise RecordingError(f"{path} is no recording: it is empty")
 
 
+def _check_header(form: dict[str, Any]) -> None:
+    """Raise ValueError for a client or a version that no header of a request has."""
+    client, version = form.get("client"), form.get("version", 0)
+    if not isinstance(client, str | None) or len((client or "").encode()) > INT16_MAX:
+        raise ValueError(f"client is {client!r:.80}: expected a text of at most {INT16_MAX} bytes")
+    if not isinstance(version, int) or not 0 <= version <= INT16_MAX:
+        raise ValueError(f"version is {version!r:.80}: expected a whole number")
+
+
 def _read_line(path: Path | str, number: int, line: str) -> Iterator[Recorded]:
     try:
         form = json.loads(line)
@@ -218,6 +228,7 @@ def _read_line(path: Path | str, number: int, line: str) -> Iterator[Recorded]:
             if "request" in form:
                 raise ValueError(f"there is no API {form['api']!r}")
             return  # one that the recorder did not know
+        _check_header(form)
         raw = form.get("requestBytes")
         yield Recorded(
             number,

@@ -19,7 +19,7 @@ from twisted_kafka.protocol.compiler.codec import MalformedMessageError, Message
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.recording.differences import Comparison, fetched_records
-from twisted_kafka.recording.message_form import read_message, write_message
+from twisted_kafka.recording.message_form import OF_OTHER_TYPES, encode, read_message, write_message
 from twisted_kafka.recording.recording import ANSWERED, CLOSED, MAX_FILE_BYTES, NO_ANSWER, Recorded, RecordingError, read_recording
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
@@ -179,7 +179,7 @@ class Replay:
         address = self._address if self._route is None else self._route(line.connection, message)
         if line.request_bytes is not None and not self._comparison.ids:
             return line.request_bytes, address
-        return message.encode(line.version), address
+        return encode(message, line.version), address
 
     def _receive(self, sent: _Sent) -> None:
         line = sent.line
@@ -239,7 +239,13 @@ class Replay:
     def _compare(self, line: Recorded, found: dict[str, Any]) -> None:
         recorded = line.response
         assert recorded is not None
-        is_fetch = line.key == ApiKey.FETCH
+        try:
+            lines = self._compared(recorded, found, is_fetch=line.key == ApiKey.FETCH)
+        except OF_OTHER_TYPES as error:
+            lines = [f"the recorded answer cannot be compared: {type(error).__name__}: {error}"]
+        self._differ(line, lines)
+
+    def _compared(self, recorded: dict[str, Any], found: dict[str, Any], *, is_fetch: bool) -> list[str]:
         if is_fetch:
             for seen, response in zip(self._fetched, (recorded, found), strict=True):
                 seen.update(
@@ -247,8 +253,8 @@ class Replay:
                 )
         lines = list(self._comparison.differences(recorded, found, is_fetch=is_fetch))
         if lines and _errors(recorded) & _NOT_READY and not _errors(found):
-            lines = []  # the recorded broker was not ready, and this one is
-        self._differ(line, lines)
+            return []  # the recorded broker was not ready, and this one is
+        return lines
 
     def _differ(self, line: Recorded, lines: list[str]) -> None:
         if not lines:
@@ -297,6 +303,7 @@ def _in_order(path: Path | str) -> Iterator[tuple[Recorded, bool]]:
 def _errors(form: Any) -> set[int]:
     """Return the error codes in a response."""
     if isinstance(form, dict):
-        own = {form["errorCode"]} if form.get("errorCode") else set()
+        code = form.get("errorCode")
+        own = {code} if isinstance(code, int) and code else set()
         return own.union(*map(_errors, form.values()))
     return set().union(*map(_errors, form)) if isinstance(form, list) else set()
