@@ -122,7 +122,7 @@ def test_telemetry_has_ids_of_its_broker() -> None:
 
 HEADER = {"twisted_kafka_recording": 1}
 LINE = {"at_ms": 0, "took_ms": 1, "connection": 1, "client": "c", "api": "ListTransactions", "version": 0}
-FIELDS = {"stateFilters": [], "producerIdFilters": []}
+FIELDS: Any = {"stateFilters": [], "producerIdFilters": []}
 
 
 def written(path: Path, **more: Any) -> Path:
