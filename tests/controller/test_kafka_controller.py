@@ -1,4 +1,5 @@
 import functools
+import json
 from typing import Any
 
 import pytest
@@ -70,6 +71,35 @@ def test_a_node_among_the_brokers_whose_name_is_no_broker_id_is_ignored(cluster:
     cluster.start(2)
     assert cluster.controller.is_active
     assert [node.id for node in cluster.brokers.cache.brokers("PLAINTEXT")] == [1, 2]
+
+
+TOPIC = {"partitions": {"0": [1]}, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "version": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *((name, {}) for name in ("a b", "...a\n", "é", "x" * 250, "a%2Fb")),
+        *(("bad", {"partitions": {number: [1]}}) for number in ("-1", "1_0", " 1", "01", "x")),
+        ("bad", {"topic_id": "dHR0dHR0dHR0dHR0dHR0dA"}),  # that of "t"
+    ],
+)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_topic_that_no_broker_could_find_again_is_ignored(
+    cluster: Cluster, name: str, change: dict[str, Any], is_late: bool
+) -> None:
+    """Brokers ignore directories with such names: records would be acknowledged, and gone after a restart."""
+    cluster.start(1)
+    cluster.make_topic("t", [1])
+    if not is_late:
+        cluster.store.delete("/controller")
+    cluster.store.create(f"/brokers/topics/{name}", json.dumps({**TOPIC, **change}).encode())
+    cluster.pump()
+    assert cluster.controller.is_active
+    assert set(cluster.brokers.cache.topic_names()) == {"t"}
+    cluster.make_topic("u", [1], topic_id=b"u" * 16)
+    assert cluster.brokers.cache.topic_name(b"t" * 16) == "t"
+    assert cluster.brokers.cache.partition(TopicPartition("u", 0)).leader == 1
 
 
 def test_leaders_serve_before_clients_are_told_of_them(cluster: Cluster) -> None:

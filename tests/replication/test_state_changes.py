@@ -94,6 +94,14 @@ def test_a_partition_without_replica_here_is_refused(h: Harness) -> None:
     assert h.replicas.get_partition(TP) is None
 
 
+@pytest.mark.parametrize(
+    "partition", [TopicPartition("../a", 0), TopicPartition("a b", 0), TopicPartition("..", 0), TopicPartition("a", -1)]
+)
+def test_a_name_that_no_partition_has_is_refused(h: Harness, partition: TopicPartition) -> None:
+    assert h.order(partition.topic, partition.partition) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert h.logs.get_log(partition) is None
+
+
 def test_a_log_that_cannot_be_opened_takes_the_partition_offline(h: Harness) -> None:
     h.logs.failing.add(TP)
     assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR

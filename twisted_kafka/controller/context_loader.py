@@ -14,7 +14,7 @@ from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.protocol.compiler.types import random_uuid
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import TopicPartition, is_legal_topic
 from twisted_kafka.system.numbers import INT32_MAX, decimal
 
 _log = Logger()
@@ -76,13 +76,21 @@ class ContextLoader:
         """Take ids and assignments of topics from their nodes; return the partitions that are new to the context."""
         without_id: list[tuple[str, TopicNode, int]] = []
         new: list[TopicPartition] = []
-        for topic, found in topics.items():
+        # Of two topics with the same id, the older one keeps it.
+        for topic, found in sorted(topics.items(), key=lambda each: 0 if each[1] is None else each[1][1].czxid):
             if found is None:
+                continue
+            if not is_legal_topic(topic):  # brokers would not find its directories again
+                _log.error("Topic {topic} is ignored: it has no legal name", topic=repr(topic)[:300])
                 continue
             try:
                 node = TopicNode.decode(found[0])
             except BadNodeError as error:
                 _log.error("Topic {topic} is ignored: {error}", topic=topic, error=error)
+                continue
+            other = "" if node.topic_id is None else self._context.topic_name(node.topic_id)
+            if other not in ("", topic):
+                _log.error("Topic {topic} is ignored: its id is that of topic {other}", topic=topic, other=other)
                 continue
             if node.topic_id is None:
                 without_id.append((topic, node, found[1].version))

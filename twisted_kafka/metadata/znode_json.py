@@ -65,8 +65,11 @@ def mapping(value: object, read: Callable[[object], _T]) -> dict[str, _T]:
 
 
 def by_number(lists: Mapping[str, Iterable[int]]) -> dict[int, list[int]]:
-    """Return lists of broker ids by their keys, which are strings in JSON; raises TypeError, ValueError, OverflowError."""
-    return {key: list(array("i", value)) for key, value in zip(array("i", map(int, lists)), lists.values(), strict=True)}
+    """Return lists of broker ids by their keys, numbers of partitions as strings; raises TypeError, ValueError, OverflowError."""
+    numbers = array("i", map(int, lists))
+    if list(map(str, numbers)) != list(lists) or (numbers and min(numbers) < 0):
+        raise ValueError(f"expected numbers of partitions, not {list(lists)!r:.100}")
+    return {key: list(array("i", value)) for key, value in zip(numbers, lists.values(), strict=True)}
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:

@@ -22,6 +22,11 @@ LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 """The characters of a topic's name (Kafka: Topic.LEGAL_CHARS)."""
 
 
+def is_legal_topic(name: str) -> bool:
+    """Return whether a topic may have this name. (Kafka: Topic.isValid.)"""
+    return LEGAL_TOPIC.fullmatch(name) is not None and len(name) <= MAX_TOPIC_LENGTH and name not in (".", "..")
+
+
 class TopicPartition(NamedTuple):
     """A topic's name and the index of one of its partitions; ``str()`` gives Kafka's directory name, ``topic-0``."""
 

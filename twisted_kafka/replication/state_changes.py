@@ -16,7 +16,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.store import StoreError
 from twisted_kafka.protocol.compiler.types import NO_UUID
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import TopicPartition, is_legal_topic
 from twisted_kafka.replication.interfaces import (
     FixedReplicas,
     IInSyncReplicas,
@@ -161,6 +161,9 @@ class StateChanges:
     ) -> ErrorCode:
         if self.partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if not is_legal_topic(topic_partition.topic) or topic_partition.partition < 0:
+            _log.error("Rejecting LeaderAndIsr for {partition!r}: no partition has this name", partition=str(topic_partition))
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if self._broker_id not in state.replicas:
             _log.error("Rejecting LeaderAndIsr for {partition}: this broker is not among its replicas", partition=topic_partition)
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
