@@ -1,9 +1,8 @@
-"""Findings about failing requests: bursts, clients that fail for long, refusals by the authorizer, and failed logins."""
+"""Findings about failing requests: bursts, clients that fail for long, and refusals by the authorizer."""
 
 from __future__ import annotations
 
 import datetime
-import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS, OTHER_REFUSALS, TOPIC_REFUSAL
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, quoted, spans, text, the_only, unusual
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, spans, text, unusual
 from twisted_kafka_spark.findings.runs import Run, runs, span_of
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Failures, Grid
-    from twisted_kafka_spark.views import Row, Tables
+    from twisted_kafka_spark.views import Tables
 
 Minutes = dict[datetime.datetime, float]
 REFUSALS = (TOPIC_REFUSAL, *OTHER_REFUSALS)
@@ -27,6 +26,8 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 0.9
 """The share of the failed requests that names their broker: a client with a few partitions sends most of its requests to one."""
 _RARE = 0.1
+_CUT_OFF = 0.7
+"""The share of a client's requests that are refused if it has lost a right."""
 _SAME = 0.6
 """The share of a finding's minutes, or requests, that another one must have to be about the same."""
 _SHORT_GAP, _LONG_GAP = 15, 45
@@ -220,15 +221,28 @@ def _runs_of(family: tuple[str, ...], rows: Failures, persons: Grid) -> Iterator
         requests, minutes = int(counts[run[0] : run[1] + 1].sum()), run[1] - run[0] + 1
         inside = rows.chosen((rows.minute >= run[0]) & (rows.minute <= run[1]))
         is_long = minutes >= limits.FAILING_MINUTES and requests >= _floor(family)
-        is_soon = minutes > limits.MINUTES_FLOOR and requests >= limits.FAILURES_SOON and not is_expected
+        soon = limits.LOST_FLOOR if is_loss else limits.FAILURES_SOON
+        is_soon = minutes > limits.MINUTES_FLOOR and requests >= soon and not is_expected
         is_broad = is_refusal and len(inside.top("topic")) >= limits.REFUSED_TOPICS and requests >= limits.LOST_FLOOR
-        if not (is_long or is_soon or is_broad):
+        is_cut_off = is_refusal and minutes > limits.MINUTES_FLOOR and _is_cut_off(persons, inside, run)
+        if not (is_long or is_soon or is_broad or is_cut_off):
             continue
         if not (is_refusal or is_loss) and requests < limits.FAILING_SHARE * _requests(persons, inside, run):
             continue
         span = span_of(rows.axis, run, tuple(counts[run[0] : run[1] + 1].tolist()))
         error = inside.top("error")[0][0][0]
         yield _Failing(error, span, requests, inside, tuple(name[0] for name, _ in inside.top("api")))
+
+
+def _is_cut_off(persons: Grid, inside: Failures, run: Run) -> bool:
+    """Return whether clients are refused nearly all that they ask for, and were not so before: they have lost a right."""
+    requests = inside.requests.sum()
+    before = sum(
+        persons["requests"][row, : persons.axis.place(inside.axis.moment(run[0]))].sum()
+        for name, _ in inside.top("client_id", "principal", "api")
+        for row in persons.rows(client_id=name[0], principal=name[1], api=name[2])
+    )
+    return bool(requests >= limits.LOST_FLOOR and before >= requests and requests >= _CUT_OFF * _requests(persons, inside, run))
 
 
 def _longest_gap(counts: Any) -> int:
@@ -267,7 +281,7 @@ def _of_one_cause(found: list[_Failing]) -> list[_Failing]:
 def _is_near(one: _Failing, other: _Failing) -> bool:
     """Return whether two have a topic, a broker, a group or a principal in common that is most of each."""
     for key in ("topic", "principal", "group_id", "node"):
-        mine, others = _main(one.rows, key), _main(other.rows, key)
+        mine, others = main_value(one.rows, key), main_value(other.rows, key)
         is_any = key == "node" and len(one.rows.texts["node"]) < 2 and one.family[0] not in _OF_A_BROKER
         if mine is not None and mine == others and not is_any:
             return True
@@ -280,14 +294,14 @@ def _joined(one: Failures, other: Failures) -> Failures:
     return type(one)(one.axis, minute, requests, codes, one.texts)
 
 
-def _main(rows: Failures, key: str) -> Any:
+def main_value(rows: Failures, key: str) -> Any:
     """Return the value of a key that most of the requests have."""
     top = rows.top(key)
     whole = sum(count for _, count in top)
     return top[0][0][0] if top and top[0][1] > _MOSTLY * whole else None
 
 
-def _several(rows: Failures, key: str) -> str | None:
+def several_values(rows: Failures, key: str) -> str | None:
     """Return how many values of a key there are, and the most frequent ones; None if there is one."""
     top = [name[0] for name, _ in rows.top(key) if name[0] is not None]
     return f"{len(top)}: {', '.join(map(str, top[:3]))}{' ...' if top[3:] else ''}" if top[1:] else None
@@ -295,8 +309,8 @@ def _several(rows: Failures, key: str) -> str | None:
 
 def _finding(tables: Tables, one: _Failing) -> Finding:
     name = "error-burst" if one.is_burst else "access-denied" if one.error in REFUSALS else "failing-client"
-    client = _main(one.rows, "client_id")
-    principal, topic = _main(one.rows, "principal"), _main(one.rows, "topic")
+    client = main_value(one.rows, "client_id")
+    principal, topic = main_value(one.rows, "principal"), main_value(one.rows, "topic")
     node = _broker_of(one) if len({each["node"] for each in tables["listener"]}) > 1 else None
     top = one.rows.top("client_id")
     evidence = {
@@ -308,14 +322,14 @@ def _finding(tables: Tables, one: _Failing) -> Finding:
         "maximum per minute": round(max(one.span.values)),
         "top client": top[0][0][0] if top else None,
         "client_id": client,
-        "clients": _several(one.rows, "client_id"),
+        "clients": several_values(one.rows, "client_id"),
         "principal": principal,
-        "principals": _several(one.rows, "principal"),
+        "principals": several_values(one.rows, "principal"),
         "topic": topic,
-        "topics": _several(one.rows, "topic"),
-        "group_id": _main(one.rows, "group_id"),
+        "topics": several_values(one.rows, "topic"),
+        "group_id": main_value(one.rows, "group_id"),
         "node": node,
-        "address": _main(one.rows, "note"),
+        "address": main_value(one.rows, "note"),
         "before": change_before(tables, one.span.first, topic, one.error),
     }
     conditions = [equal(error=one.error) if not one.errors[1:] else "error IN ('" + "', '".join(one.errors) + "')"]
@@ -369,105 +383,3 @@ def change_before(tables: Tables, first: datetime.datetime, topic: str | None = 
         if is_about_topic or (error in REFUSALS) == ("Acls" in row["api"]):
             found = f"{row['api']} {row['note'] or ''} by {row['principal']} at {text(at)[11:16]}"
     return found
-
-
-def failed_logins(tables: Tables) -> Iterator[Finding]:
-    """Find addresses and networks from which logins fail, and many addresses that fail at the same time."""
-    every = tables.grids.failures
-    rows = every.chosen(every.where("error", *LOGIN_ERRORS))
-    if not len(rows.minute):
-        yield from _logins_without_minutes(tables)
-        return
-    told: set[Any] = set()
-    for (address,), count in rows.top("note"):
-        if count >= limits.FAILED_LOGINS_FLOOR and address is not None:
-            told.add(address)
-            yield _login_finding(tables, rows.chosen(rows.where("note", address)), address=address)
-    rest = rows.chosen(~rows.where("note", *told))
-    networks: dict[str, list[str]] = defaultdict(list)
-    for address in {name[0] for name, _ in rest.top("note")}:
-        if (network := network_of(address)) is not None:
-            networks[network].append(address)
-    for network, addresses in sorted(networks.items()):
-        mine = rest.chosen(rest.where("note", *addresses))
-        if len(addresses) > 1 and mine.requests.sum() >= limits.FAILED_LOGINS_FLOOR:
-            told.update(addresses)
-            yield _login_finding(tables, mine, network=network)
-    rest = rows.chosen(~rows.where("note", *told))
-    yield from _many_addresses(tables, rest)
-
-
-def _many_addresses(tables: Tables, rows: Failures) -> Iterator[Finding]:
-    """Find failed logins that come from many addresses, or whose addresses are not known, within some time."""
-    counts = rows.per_minute()
-    for first, last in runs(counts > 0, gap=limits.LOGIN_GAP_MINUTES):
-        inside = rows.chosen((rows.minute >= first) & (rows.minute <= last))
-        if inside.requests.sum() < limits.FAILED_LOGINS_OF_ALL:
-            continue
-        if inside.requests.sum() < limits.FAILED_LOGINS_A_MINUTE * (last - first + 1):
-            continue
-        yield _login_finding(tables, inside)
-
-
-def _login_finding(tables: Tables, rows: Failures, **of: str) -> Finding:
-    attempts = int(rows.requests.sum())
-    addresses = [name[0] for name, _ in rows.top("note") if name[0] is not None]
-    first, last = rows.axis.moment(int(rows.minute.min())), rows.axis.moment(int(rows.minute.max()))
-    where = next(iter(of.values()), f"{len(addresses)} addresses" if addresses else "unknown addresses")
-    clients = [name[0] for name, _ in rows.top("client_id")]
-    listeners = {row["listener"] or "-" for row in tables["failed_login"] if row["note"] in addresses or not addresses}
-    prefix = of.get("address")
-    return Finding(
-        "failed-logins",
-        f"{attempts:,} logins from {where} failed, {text(first)} to {text(last)}",
-        {
-            "address": None,
-            **of,
-            "addresses": _several(rows, "note"),
-            "attempts": attempts,
-            "client_id": the_only(clients),
-            "clients": _several(rows, "client_id"),
-            "errors": ", ".join(sorted({name[0] for name, _ in rows.top("error")})),
-            "listeners": ", ".join(sorted(listeners)),
-            "node": _main(rows, "node") if len({each["node"] for each in tables["listener"]}) > 1 else None,
-        },
-        (f"connection LIKE {quoted(f'%-{prefix}:%')}" if prefix else "error IN ('" + "', '".join(LOGIN_ERRORS) + "')")
-        + f" AND {Span(first, last, ()).where}",
-        "Correct the client's credentials if it is yours (a password or token may have expired); otherwise block the addresses: "
-        "connection.failed.authentication.delay.ms only slows guessing down.",
-        text(first),
-        text(last),
-        float(attempts),
-        {"SaslAuthenticate", "SaslHandshake", "ApiVersions"},
-        impact=f"{attempts:,} logins failed",
-    )
-
-
-def network_of(address: str | None, bits: tuple[int, int] = (24, 64)) -> str | None:
-    """Return the network of an address, None if the text is no address; ``bits`` are those of IPv4 and of IPv6."""
-    try:
-        found = ipaddress.ip_address((address or "").strip("[]"))
-    except ValueError:
-        return None
-    return str(ipaddress.ip_network(f"{found}/{bits[found.version == 6]}", strict=False))
-
-
-def _logins_without_minutes(tables: Tables) -> Iterator[Finding]:
-    """Find the same in a rollup of an earlier layout, which has no failures by minute."""
-    by_address: dict[str | None, list[Row]] = defaultdict(list)
-    for row in tables["failed_login"]:
-        by_address[row["note"]].append(row)
-    for address, rows in by_address.items():
-        attempts = sum(row["requests"] for row in rows)
-        if address is None or attempts < limits.FAILED_LOGINS_FLOOR:
-            continue
-        yield Finding(
-            "failed-logins",
-            f"{attempts:,} logins from {address} failed",
-            {"address": address, "attempts": attempts, "errors": ", ".join(sorted({row["error"] for row in rows}))},
-            f"connection LIKE {quoted(f'%-{address}:%')}",
-            "Correct its credentials, or block the address.",
-            from_us(min(row["first_us"] for row in rows)),
-            from_us(max(row["last_us"] for row in rows)),
-            attempts,
-        )

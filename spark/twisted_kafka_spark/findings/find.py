@@ -9,6 +9,7 @@ from twisted_kafka_spark.findings.against import against_earlier
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, changed_groups, cluster_changes
 from twisted_kafka_spark.findings.clients.absent import absent_brokers, silent_clients, unread_topics
 from twisted_kafka_spark.findings.clients.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
+from twisted_kafka_spark.findings.clients.newcomers import new_writers
 from twisted_kafka_spark.findings.clients.persons import bulk, busier_clients, smaller_batches, unusual_traffic
 from twisted_kafka_spark.findings.clients.steady import leaked_connections, repeated_rebalances
 from twisted_kafka_spark.findings.clients.steps import lasting_steps, weaker_acks, without_parts
@@ -22,11 +23,12 @@ from twisted_kafka_spark.findings.clients.strangers import (
     strange_programs,
 )
 from twisted_kafka_spark.findings.clocks import wrong_clocks
-from twisted_kafka_spark.findings.failures import failed_logins, failing_requests
+from twisted_kafka_spark.findings.failures import failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.general.control import restless_clusters
 from twisted_kafka_spark.findings.general.rhythm import lost_rhythms
 from twisted_kafka_spark.findings.general.unlike import costly, unlike_themselves
+from twisted_kafka_spark.findings.logins import failed_logins
 from twisted_kafka_spark.findings.partial.late import late_readers
 from twisted_kafka_spark.findings.partial.partitions import unwritten_partitions
 from twisted_kafka_spark.findings.partial.routes import unreached_brokers
@@ -58,6 +60,7 @@ NAMES: tuple[str, ...] = (
     "leaked-connections",
     "broad-reader",
     "strange-program",
+    "new-writer",
     "mixed-group",
     "weaker-acks",
     "records-given-up",
@@ -107,6 +110,7 @@ CHANGES = (
     strange_programs,
     strange_addresses,
     copied_clients,
+    new_writers,
     mixed_groups,
     offsets_set,
     many_names,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.absent import service_of
+from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, spans, text, unusual
 from twisted_kafka_spark.findings.runs import median, minute_of, rolling, runs, span_of, unusual_above
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
@@ -89,6 +89,12 @@ _CLIENT_REQUESTS = 8
 """Requests of a client in a slow run."""
 _CLIENT_SLOTS = 3
 """Slots of five minutes in which the broker or the replicas are slow for a client: one request that takes long is not enough."""
+_OF_REQUESTS = 0.5
+"""The share of the requests, in most minutes of a short run, of APIs that were slower: with less, single requests were."""
+_OF_BROKERS = 0.5
+"""The share of the brokers that are slower in most minutes of a short span in which no single one is."""
+_LONG_SLOTS, _LONG_FLOOR_US = 6, 2_000.0
+"""Slots in which what takes less than 10 ms is slow, too, and how long it takes then."""
 _FEW_READERS = 2
 """More clients that read slowly at the same time are no cause, but suffer from one: the broker or its network."""
 _ONE_MINUTE = 0.7
@@ -159,8 +165,9 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
             found += _slow_clients(tables.grids.persons, slow.phase)
         persons = tables.grids.persons
         found = [one for one in found if one.series.client is not None or not _is_mixture(persons, slow.phase, one)]
-        found = [one for one in found if not _is_of_few(persons, slow.phase, one)]
-        for together in _of_one_cause(found):
+        found = [one for one in found if not _is_of_few(persons, slow.phase, one) and not nodes.is_scattered(one)]
+        found = [_without_place(one, nodes, persons, slow.phase, found) for one in found]
+        for together in _of_one_cause(found, nodes):
             yield _slowness(slow, together, nodes, tables)
         yield from nodes.steadily_slow(slow)
         yield from _pauses(slow, nodes, tables.grids.persons, found)
@@ -220,7 +227,7 @@ class _Nodes:
         self.nodes = sorted({name[0] for name in grid.names if name[0] is not None}) or list({name[0] for name in grid.names})
         """A log of Kafka does not say which broker it is of: None then."""
         shape = len(self.nodes), grid.axis.length
-        self.requests, self.taken, self.expected = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.requests, self.taken, self.expected, self._slower = (np.zeros(shape) for _ in range(4))
         for api in apis:
             rows = [row for row in grid.rows(api=api) if grid.names[row][0] in self.nodes]
             place = [self.nodes.index(grid.names[row][0]) for row in rows]
@@ -230,6 +237,7 @@ class _Nodes:
             self.requests[place] += requests
             self.taken[place] += taken
             self.expected[place] += usual * requests
+            self._slower[place] += np.where(taken > _SLOWER * usual * requests, requests, 0)
         self.mean_us = float(self.expected.sum() / max(self.requests.sum(), 1))
         whole = np.divide(self.taken.sum(1), self.expected.sum(1), out=np.zeros(len(self.nodes)), where=self.expected.sum(1) > 0)
         self.usual = np.minimum(whole, [self._usual(row) for row in range(len(self.nodes))] or whole)
@@ -286,14 +294,26 @@ class _Nodes:
         for begin, end in found:
             if end - begin + 1 >= _LONG_MINUTES:
                 outside[begin : end + 1] = False
-        return [run for run in found if run[1] - run[0] + 1 >= _LONG_MINUTES or self._is_clear(own, outside, run)]
+        return [run for run in found if run[1] - run[0] + 1 >= _LONG_MINUTES or self._is_clear(row, own, outside, run)]
 
-    def _is_clear(self, own: Values, outside: Any, run: tuple[int, int]) -> bool:
-        """Return whether a short run is far slower than the slowest minutes outside of it."""
+    def _is_clear(self, row: int, own: Values, outside: Any, run: tuple[int, int]) -> bool:
+        """Return whether a short run is far slower than the slowest minutes outside of it, for most of its requests."""
         inside = slice(run[0], run[1] + 1)
         elsewhere = outside.copy()
         elsewhere[inside] = False
+        requests = self.requests[row, inside]
+        if requests.sum() < _ROUGH or median(self._slower[row, inside] / np.maximum(requests, 1)) < _OF_REQUESTS:
+            return False
         return median(own[inside]) > _noise(own[elsewhere])
+
+    def is_scattered(self, one: _Slowness) -> bool:
+        """Return whether in a short span, now one broker was slower, now another one: each time a single request took long."""
+        series, own = one.series, np.divide(self.taken, self.expected, out=np.zeros_like(self.taken), where=self.expected > 0)
+        if len(self.nodes) < 2 or span_minutes(one.span) >= _LONG_MINUTES or series.node is not None or series.client is not None:
+            return False
+        slower = (own > _SLOWER * self.usual[:, None])[:, self.axis.place(one.span.first) : self.axis.place(one.span.last) + 1]
+        of_one = slower.sum(1).max(initial=0) >= max(limits.SLOW_MINUTES, slower.shape[1] / 2)
+        return not of_one and median(slower.mean(0)) < _OF_BROKERS
 
     def place(self, span: Span) -> int | None:
         """Return the broker that has most of the additional time of a span; None if no broker has, or if there is only one."""
@@ -352,6 +372,7 @@ def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
         fleet = median(np.delete(usual, row)) if len(usual) > 1 else 0.0
         limit = max(limits.SLOW_FLOOR_US, limits.SLOW_FACTOR * usual[row], unusual_above(means[row][active], limits.MAD_FACTOR))
         slow = active & (means[row] > limit)
+        slow |= _lasting(active, means[row], float(usual[row])) if phase != "send_us" else False
         if phase == "send_us" and (slow.sum() * 3 > active.sum() or usual[row] >= limits.SLOW_FLOOR_US):
             limit = max(_ALONE_US, _ALONE * fleet)
             slow = active & (means[row] > limit)
@@ -363,6 +384,17 @@ def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
                 continue
             span = _trimmed(grid, name, (first, last), tuple(means[row, inside].tolist()))
             yield _Slowness(max(span.values), limit, _Series(ALL, {}, set(), float(usual[row]), client=name), span)
+
+
+def _lasting(active: Any, means: Values, usual: float) -> Any:
+    """Return the slots of long runs in which a phase takes several times as long as usual, if not long by itself."""
+    low = max(_LONG_FLOOR_US, limits.SLOW_FACTOR * usual, unusual_above(means[active], limits.MAD_FACTOR))
+    marks, found = active & (means > low), np.zeros(len(means), np.bool_)
+    for first, last in runs(marks, gap=1):
+        inside = slice(first, last + 1)
+        if last - first + 1 >= _LONG_SLOTS and marks[inside].sum() >= _NEARLY_ALL * active[inside].sum():
+            found[inside] = marks[inside]
+    return found
 
 
 def _by_client(grid: Grid, phase: str) -> Grid:
@@ -381,13 +413,54 @@ def _trimmed(grid: Grid, name: tuple[Any, ...], run: tuple[int, int], values: tu
     return Span(minute_of(starts[starts > 0].min()), minute_of(ends.max()), values)
 
 
-def _of_one_cause(found: list[_Slowness]) -> list[list[_Slowness]]:
-    """Group what overlaps in time. Different brokers, or clients, belong together only if their spans are much the same."""
+def _without_place(one: _Slowness, nodes: _Nodes, persons: Grid, phase: str, found: list[_Slowness]) -> _Slowness:
+    """Return a slowness of a broker as one of no broker, if it is that of slow clients, which are so elsewhere, too."""
+    if one.series.node is None or len(nodes.nodes) < 2:
+        return one
+    around = [each for each in found if each.series.client is not None and _is_inside(one.span, each.span)]
+    around = [each for each in around if nodes.place(each.span) != one.series.node]
+    whose = _service_of_most(persons, phase, one.span) if around else None
+    is_told = any(each.series.client is not None and _service(each.series.client) == whose for each in around)
+    return one._replace(series=one.series._replace(node=None)) if is_told else one
+
+
+def _is_inside(one: Span, other: Span) -> bool:
+    both = (min(one.last, other.last) - max(one.first, other.first)) / MINUTE + 1
+    return both >= _SAME_SPAN * ((one.last - one.first) / MINUTE + 1)
+
+
+def _of_one_cause(found: list[_Slowness], nodes: _Nodes) -> list[list[_Slowness]]:
+    """Group what overlaps in time. Different brokers, or clients, belong together only if their spans are much the same.
+
+    Clients that are slow while a broker is, and nearly only then, suffer from it.
+    """
+    groups = grouped(
+        sorted((one for one in found if one.series.node is not None), key=lambda one: one.span.first),
+        lambda group, one: any(_overlap(one, other) for other in group) and all(_is_compatible(one, other) for other in group),
+    )
+    others = []
+    for one in sorted(
+        (one for one in found if one.series.node is None), key=lambda one: (one.series.client is None, one.span.first)
+    ):
+        suffers = next((group for group in groups if _suffers(one, group, nodes)), None)
+        if suffers is None:
+            others.append(one)
+        else:
+            suffers.append(one)
 
     def belongs(group: list[_Slowness], one: _Slowness) -> bool:
         return any(_overlap(one, other) for other in group) and all(_is_compatible(one, other) for other in group)
 
-    return grouped(sorted(found, key=lambda one: (one.series.node is None and one.series.client is None, one.span.first)), belongs)
+    return [*groups, *grouped(others, belongs)]
+
+
+def _suffers(one: _Slowness, group: list[_Slowness], nodes: _Nodes) -> bool:
+    """Return whether a client, or all, are slow mostly while a broker is, and because of that broker."""
+    on_nodes = [each for each in group if each.series.node is not None]
+    first, last = min(each.span.first for each in on_nodes), max(each.span.last for each in on_nodes)
+    if not _is_inside(one.span, Span(first, last, ())):
+        return False
+    return nodes.place(one.span) in {None, *(each.series.node for each in on_nodes)}
 
 
 def _overlap(one: _Slowness, other: _Slowness) -> bool:
@@ -407,8 +480,26 @@ def _is_compatible(one: _Slowness, other: _Slowness) -> bool:
 
 def client_of(grid: Grid, phase: str, span: Span) -> tuple[Any, ...] | None:
     """Return the client that has most of the additional time that a phase took in a span; None if no client has."""
-    if phase not in _IN_CLIENTS or not grid.names:
+    more = _additional(grid, phase, span)
+    worst = max(more, key=lambda name: more[name], default=None)
+    if worst is None or len(more) < 2 or not more[worst]:
         return None
+    return worst if more[worst] >= _SHARE * sum(more.values()) else None
+
+
+def _service_of_most(grid: Grid, phase: str, span: Span) -> tuple[str, Any] | None:
+    """Return the service that has most of the additional time that a phase took in a span; None if no service has."""
+    services: dict[tuple[str, Any], float] = defaultdict(float)
+    for name, more in _additional(grid, phase, span).items():
+        services[_service(name)] += more
+    worst = max(services, key=lambda name: services[name], default=None)
+    return worst if worst is not None and services[worst] >= _SHARE * max(sum(services.values()), 1.0) else None
+
+
+def _additional(grid: Grid, phase: str, span: Span) -> dict[tuple[Any, ...], float]:
+    """Return by client how much longer than at other times a phase took in a span, in all; nothing if clients do not matter."""
+    if phase not in _IN_CLIENTS or not grid.names:
+        return {}
     clients = _by_client(grid, phase)
     first, last = grid.axis.place(span.first), grid.axis.place(span.last)
     requests, taken = clients["requests"], clients[phase]
@@ -418,10 +509,7 @@ def client_of(grid: Grid, phase: str, span: Span) -> tuple[Any, ...] | None:
     whole = outside.sum() / max(outside_requests.sum(), 1)
     usual = np.divide(outside, outside_requests, out=np.full(len(outside), whole), where=outside_requests > 0)
     more = np.maximum(taken[:, inside].sum(1) - usual * requests[:, inside].sum(1), 0)
-    if len(clients.names) < 2 or not more.sum():
-        return None
-    worst = int(np.argmax(more))
-    return clients.names[worst] if more[worst] >= _SHARE * more.sum() else None
+    return dict(zip(clients.names, more.tolist(), strict=True))
 
 
 def _is_mixture(grid: Grid, phase: str, one: _Slowness) -> bool:
@@ -469,12 +557,12 @@ def _is_counted(api: str, phase: str, wanted: str) -> bool:
     return wanted in (ALL, api)
 
 
-def _place(slow: Slow, node: int | None, client: tuple[Any, ...] | None) -> str:
+def _place(slow: Slow, node: int | None, client: tuple[Any, ...] | None, brokers: int = 1) -> str:
     if slow.phase == "send_us":
         if client is not None:
             return "to a client without a client id" if client[0] is None else f"to client {client[0]}"
         return "" if node is None else f"from broker {node}"
-    return "the broker" if node is None else f"broker {node}"
+    return f"broker {node}" if node is not None else "the broker" if brokers < 2 else "several brokers"
 
 
 def _service(client: tuple[Any, ...]) -> tuple[str, Any]:
@@ -502,7 +590,7 @@ def _slowness(slow: Slow, together: list[_Slowness], nodes: _Nodes, tables: Tabl
     if several and slow.phase == "send_us":
         client = None
     whose = _whose(slow, None if several or not readers else client, len(readers))
-    title = " ".join(slow.title.format(place=_place(slow, node, client), whose=whose).split())
+    title = " ".join(slow.title.format(place=_place(slow, node, client, len(nodes.nodes)), whose=whose).split())
     usual = next((one.series.usual for one in on_nodes if one.series.node == node), worst.series.usual)
     conditions = [] if api == ALL else [equal(api=api)]
     conditions += [f"node = {node}"] if node is not None else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, grouped, several, text, the_only
-from twisted_kafka_spark.findings.runs import Run, median, minute_of, rolling, runs, span_of
+from twisted_kafka_spark.findings.partial.leaders import moved_leaders
+from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, span_of
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Axis, Grid
@@ -37,9 +37,6 @@ _SURELY_AWAY = 10
 _AROUND_MINUTES = 60
 """The minutes before and after an absence that say how many requests were expected."""
 _AT_ONCE_MINUTES, _MOST_LISTED = 2, 8
-_MOVES, _ROLLING_MINUTES = ("Produce", "Fetch"), 10
-_CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
-"""Parts of client ids that differ between instances."""
 
 
 @dataclass(slots=True)
@@ -118,11 +115,6 @@ def _prevents(finding: Finding, one: _Silence) -> bool:
     )
     begins_with_it = text(one.span.first - 15 * MINUTE) <= finding.first <= text(one.span.first + 15 * MINUTE)
     return is_same and begins_with_it and finding.last >= text(one.span.last - 15 * MINUTE)
-
-
-def service_of(client_id: str | None) -> str:
-    """Return a client id without the parts that differ between instances of a service."""
-    return _CHANGING.sub("#", client_id or "")
 
 
 def _is_replaced(tables: Tables, one: _Silence) -> bool:
@@ -221,7 +213,7 @@ def absent_brokers(tables: Tables) -> Iterator[Finding]:
         yield _absent(tables, nodes.axis, together)
     for node in dict.fromkeys(one.node for one in gone):
         yield from _repeated(tables, nodes.axis, [one for one in gone if one.node == node and one.is_short])
-    yield from _without_leaders(tables, gone)
+    yield from moved_leaders(tables, [(one.node, one.run) for one in gone if not one.is_short])
 
 
 @dataclass(slots=True)
@@ -326,50 +318,6 @@ def _repeated(tables: Tables, axis: Axis, short: list[_Away]) -> Iterator[Findin
             {"Metadata", "FindCoordinator", "ApiVersions", "JoinGroup", "SaslHandshake", "SaslAuthenticate"},
             impact=f"its clients reconnected {len(inside)} times",
         )
-
-
-def _without_leaders(tables: Tables, gone: list[_Away]) -> Iterator[Finding]:
-    """Find brokers that answer, but have far less than their usual part of all writes and fetches: others lead their partitions."""
-    grid = tables.grids.nodes
-    some = [row for row, name in enumerate(grid.names) if name[0] is not None and name[1] in _MOVES]
-    nodes = sorted({grid.names[row][0] for row in some})
-    if len(nodes) < 3:
-        return
-    counts = np.array([grid["requests"][[row for row in some if grid.names[row][0] == node]].sum(0) for node in nodes])
-    width = max(_ROLLING_MINUTES, limits.FEWER_LEADERS_MINUTES // 4)
-    rolled = np.array([rolling(each, width) for each in counts])
-    shares = np.divide(rolled, rolled.sum(0), out=np.zeros_like(rolled), where=rolled.sum(0) > 0)
-    for row, node in enumerate(nodes):
-        usual = median(shares[row][shares[row] > 0])
-        expected = usual * rolled.sum(0) / width
-        few = (shares[row] < limits.FEWER_LEADERS * usual) & (expected * width >= _SURELY_AWAY)
-        for run in runs(few, gap=2):
-            span, minutes = span_of(grid.axis, run), run[1] - run[0] + 1
-            inside = slice(run[0], run[1] + 1)
-            away = any(one.node == node and one.run[0] <= run[1] and run[0] <= one.run[1] and not one.is_short for one in gone)
-            missing = float(expected[inside].sum() - counts[row, inside].sum())
-            before = counts[row, : run[0]].sum()
-            if minutes < limits.FEWER_LEADERS_MINUTES or away or missing < limits.SILENT_REQUESTS or before < missing / 4:
-                continue
-            part = counts[row, inside].sum() / max(expected[inside].sum(), 1)
-            yield Finding(
-                "fewer-leaders",
-                f"Broker {node} had {part:.0%} of its usual part of writes and fetches, {text(span.first)} to {text(span.last)}",
-                {
-                    "node": node,
-                    "minutes": minutes,
-                    "usual share": f"{usual:.0%}",
-                    "share": f"{shares[row, inside].mean():.0%}",
-                    "usual per minute": round(float(expected[inside].mean()), 1),
-                },
-                f"node = {node} AND api IN ('Produce', 'Fetch') AND {span.where}",
-                "Let it lead its partitions again (kafka-leader-election --election-type preferred).",
-                text(span.first),
-                text(span.last),
-                missing,
-                {"Produce", "Fetch"},
-                impact="the other brokers do its work",
-            )
 
 
 def unread_topics(tables: Tables, known: list[Finding]) -> Iterator[Finding]:

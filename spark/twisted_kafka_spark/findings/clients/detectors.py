@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,20 @@ _SAME_TIME = datetime.timedelta(minutes=10)
 """How much the begins, and the ends, of the throttling of clients by one quota differ."""
 Minutes = dict[datetime.datetime, float]
 Who = tuple[Any, Any]
+
+
+_CHANGING = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}"
+    r"|(?<![0-9A-Za-z])(?=[a-f]*[0-9])[0-9a-f]{4,}(?![0-9A-Za-z])"
+    r"|(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}$"
+    r"|[0-9]+"
+)
+"""Parts of client ids that differ between instances: UUIDs, hexadecimal and decimal numbers, and the ends of the names of pods."""
+
+
+def service_of(client_id: str | None) -> str:
+    """Return a client id without the parts that differ between instances of a service."""
+    return _CHANGING.sub("#", client_id or "")
 
 
 def name_of(client_id: str | None) -> str:

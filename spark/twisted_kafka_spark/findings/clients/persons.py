@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, spans, text, the_only, unusual
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, unusual_above
 
@@ -73,13 +73,53 @@ def client_behind(grid: Grid, api: str, measure: str, span: Span) -> Who | None:
     return grid.names[rows[worst]][0], grid.names[rows[worst]][1]
 
 
+class _Behind(NamedTuple):
+    """The senders of most of the additional requests of a peak: one client, or the clients of a service or an account."""
+
+    clients: tuple[Any, ...]
+    principal: Any
+
+    @property
+    def words(self) -> str:
+        """Return who it is, after a noun."""
+        if len(self.clients) == 1:
+            return "from clients without a client id" if self.clients[0] is None else f"from {self.clients[0]}"
+        return f"from {len(self.clients):,} clients of {self.principal}"
+
+    @property
+    def condition(self) -> str:
+        """Return the condition that selects its lines."""
+        return equal(client_id=self.clients[0]) if len(self.clients) == 1 else equal(principal=self.principal)
+
+
+def _behind(grid: Grid, api: str, span: Span) -> _Behind | None:
+    """Return the senders of most additional requests of an API in a span: a client, or else a service, or else an account."""
+    who = client_behind(grid, api, "requests", span)
+    if who is not None:
+        return _Behind((who[0],), who[1])
+    rows = grid.rows(api=api)
+    more = excess(grid["requests"][rows], slice(grid.axis.place(span.first), grid.axis.place(span.last) + 1))
+    for key in (lambda name: (service_of(name[0]), name[1]), lambda name: name[1]):
+        parts: dict[Any, float] = defaultdict(float)
+        for row, mine in zip(rows, more, strict=True):
+            parts[key(grid.names[row])] += mine
+        worst = max(parts, key=lambda each: parts[each], default=None)
+        if worst is None or parts[worst] < _SHARE * max(more.sum(), 1):
+            continue
+        names = [grid.names[row] for row, mine in zip(rows, more, strict=True) if mine > 0 and key(grid.names[row]) == worst]
+        if names[0][1] is not None and len({name[:2] for name in grid.names}) > len(names):
+            return _Behind(tuple(sorted((name[0] for name in names), key=str)), names[0][1])
+    return None
+
+
 def unusual_traffic(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
     """Find minutes with far more requests of an API than usual, unless another finding explains them."""
     by_api: dict[str, list[Row]] = defaultdict(list)
     for row in tables["tick"]:
         by_api[row["api"]].append(row)
     minutes = len({row["at"] for row in tables["tick"]})
-    for api, rows in by_api.items():
+    told: list[tuple[_Behind | None, Span, Finding]] = []
+    for api, rows in sorted(by_api.items(), key=lambda each: each[0] in _OF_EACH_START):
         counts = {row["at"]: float(row["requests"]) for row in rows}
         every = [*counts.values(), *[0.0] * (minutes - len(counts))]
         usual = sorted(every)[len(every) // 2]
@@ -88,27 +128,44 @@ def unusual_traffic(tables: Tables, known: Sequence[Finding]) -> Iterator[Findin
         for span in spans({at: count for at, count in counts.items() if count > limit}, limits.MINUTES_FLOOR, near):
             if any(explains(finding, api, span) for finding in known):
                 continue
-            who = client_behind(tables.grids.persons, api, "requests", span)
-            by_whom = "" if who is None else " " + ("from clients without a client id" if who[0] is None else f"from {who[0]}")
-            yield Finding(
-                "traffic-peak",
-                f"{api} requests{by_whom} were far more frequent than usual, {text(span.first)} to {text(span.last)}",
-                {
-                    "api": api,
-                    "client_id": who[0] if who is not None else None,
-                    "principal": who[1] if who is not None else None,
-                    "minutes": span.minutes,
-                    "maximum per minute": round(max(span.values)),
-                    "median per minute": round(usual),
-                },
-                f"{equal(api=api)} AND {span.where}",
-                "Check whether the load was intended. --filter with this condition and --group-by client_id shows who sent it.",
-                text(span.first),
-                text(span.last),
-                sum(span.values),
-                {api},
-                impact=f"{max(span.values) / max(usual, 1):,.0f} times the usual requests",
-            )
+            who = _behind(tables.grids.persons, api, span)
+            if who is None or not _is_also(told, who, api, span):
+                told.append((who, span, _peak(api, who, span, usual)))
+    yield from (found for _, _, found in told)
+
+
+def _is_also(told: Sequence[tuple[Any, Span, Finding]], who: Any, api: str, span: Span) -> bool:
+    """Return whether a finding is about the same clients at the same time; it says then that this API was unusual, too."""
+    same = next((each for mine, other, each in told if mine == who and _is_same(other, span)), None)
+    if same is None:
+        return False
+    same.evidence["also"] = ", ".join(filter(None, (same.evidence.get("also"), api)))
+    same.explains.add(api)
+    return True
+
+
+def _peak(api: str, who: _Behind | None, span: Span, usual: float) -> Finding:
+    by_whom, conditions = ("", []) if who is None else (f" {who.words}", [who.condition])
+    return Finding(
+        "traffic-peak",
+        f"{api} requests{by_whom} were far more frequent than usual, {text(span.first)} to {text(span.last)}",
+        {
+            "api": api,
+            "client_id": the_only(who.clients) if who is not None else None,
+            "clients": several([str(each) for each in who.clients]) if who is not None else None,
+            "principal": who.principal if who is not None else None,
+            "minutes": span.minutes,
+            "maximum per minute": round(max(span.values)),
+            "median per minute": round(usual),
+        },
+        " AND ".join([*conditions, equal(api=api), span.where]),
+        "Check whether the load was intended. --filter with this condition and --group-by client_id shows who sent it.",
+        text(span.first),
+        text(span.last),
+        sum(span.values),
+        {api},
+        impact=f"{max(span.values) / max(usual, 1):,.0f} times the usual requests",
+    )
 
 
 def explains(finding: Finding, api: str, span: Span) -> bool:
@@ -146,10 +203,7 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
             who = client_id, principal
             if any(explains(each, api, span) or is_about(each, who, span) for each in known):
                 continue
-            same = next((each for mine, other, each in told if mine == who and _is_same(other, span)), None)
-            if same is not None:
-                same.evidence["also"] = ", ".join(filter(None, (same.evidence.get("also"), api)))
-                same.explains.add(api)
+            if _is_also(told, who, api, span):
                 continue
             usual, most = median(counts), counts[run[0] : run[1] + 1].max()
             found = Finding(

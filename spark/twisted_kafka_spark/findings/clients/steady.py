@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.cells.security import LOGIN_ERRORS
 from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.clients.persons import is_about
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, equal, text
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, text
 from twisted_kafka_spark.findings.runs import median, runs, span_of
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Tables
+
+_ALL_DAY = 0.95
+"""The share of the period that a habit of the whole day lasts."""
 
 
 def leaked_connections(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
@@ -32,7 +36,9 @@ def leaked_connections(tables: Tables, known: Sequence[Finding]) -> Iterator[Fin
             requests = int(sum(persons["requests"][each, first : last + 1].sum() for each in mine))
             if any(each.name == "reconnect-storm" and is_about(each, (client_id, principal), span) for each in known):
                 continue
-            if requests > limits.REQUESTS_OF_LEAKED * opened:
+            if requests > limits.REQUESTS_OF_LEAKED * opened or _are_failed_logins(tables, (client_id, principal), span, opened):
+                continue
+            if last - first + 1 >= _ALL_DAY * grid.axis.length and _only_probes(tables, client_id, principal):
                 continue
             yield Finding(
                 "leaked-connections",
@@ -54,6 +60,20 @@ def leaked_connections(tables: Tables, known: Sequence[Finding]) -> Iterator[Fin
                 {"ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate"},
                 impact=f"{opened:,} connections",
             )
+
+
+def _are_failed_logins(tables: Tables, who: tuple[Any, Any], span: Span, opened: int) -> bool:
+    """Return whether most of a client's connections are there to log in, in vain."""
+    rows = tables.grids.failures
+    first, last = rows.axis.place(span.first), rows.axis.place(span.last)
+    mine = (rows.minute >= first) & (rows.minute <= last) & rows.where("error", *LOGIN_ERRORS)
+    return bool(rows.chosen(mine & rows.where("client_id", who[0]) & rows.where("principal", who[1])).requests.sum() * 2 >= opened)
+
+
+def _only_probes(tables: Tables, client_id: str | None, principal: str | None) -> bool:
+    """Return whether a client asks for nothing but versions, as a probe does that is there each day."""
+    persons = tables.grids.persons
+    return {persons.names[row][2] for row in persons.rows(client_id=client_id, principal=principal)} == {"ApiVersions"}
 
 
 def repeated_rebalances(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:

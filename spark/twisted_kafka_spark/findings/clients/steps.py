@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.absent import service_of
-from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import is_about, span_of_client, topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, several, text, the_only
 from twisted_kafka_spark.findings.runs import Run, median, rolling, runs, widened

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.absent import service_of
-from twisted_kafka_spark.findings.clients.detectors import name_of
-from twisted_kafka_spark.findings.failures import network_of
+from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, several, the_only
+from twisted_kafka_spark.findings.logins import network_of
 from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
 
 if TYPE_CHECKING:
@@ -30,6 +29,16 @@ _OF_LIBRARIES = re.compile(
 )
 """Client ids that libraries and tools have if nobody gives them one."""
 _ANONYMOUS = "User:ANONYMOUS"
+_PRIVATE = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+            *("fc00::/7", "fe80::/10", "::1/128"),
+        ),
+    )
+)
+"""Private networks. Networks for examples, which are not routed either, are not among them."""
 _COMMITS = ("OffsetCommit",)
 
 
@@ -84,9 +93,10 @@ def strange_addresses(tables: Tables) -> Iterator[Finding]:
 
 def _is_public(address: str) -> bool:
     try:
-        return ipaddress.ip_address(address.strip("[]")).is_global
+        found = ipaddress.ip_address(address.strip("[]"))
     except ValueError:
         return False
+    return not any(found.version == each.version and found in each for each in _PRIVATE)
 
 
 def _from_outside(principal: str, new: list[Row], known: list[str]) -> Finding:
@@ -312,14 +322,21 @@ def offsets_set(tables: Tables) -> Iterator[Finding]:
 
 
 def many_names(tables: Tables) -> Iterator[Finding]:
-    """Find principals that create topics, or use groups or client ids that are there for minutes only, without end."""
+    """Find principals that create topics, or use groups or client ids that are there for minutes only, without end.
+
+    Topics that they delete again do not count, nor do client ids of a program that works so all the time, such as a function.
+    """
     created: dict[Any, list[Row]] = defaultdict(list)
+    deleted: dict[Any, set[str]] = defaultdict(set)
     for row in tables["change"]:
         if row["api"] == "CreateTopics" and row["error"] is None and row["first_us"]:
             created[row["principal"]].append(row)
+        elif row["api"] == "DeleteTopics" and row["error"] is None:
+            deleted[row["principal"]].update((row["note"] or "").split(", "))
     for principal, rows in sorted(created.items(), key=str):
-        names = sorted({part for row in rows for part in (row["note"] or "").split(", ") if part.startswith("topic ")})
-        yield from _sprawl(principal, rows, names, ("created", "topics", "CreateTopics"))
+        names = {part for row in rows for part in (row["note"] or "").split(", ") if part.startswith("topic ")}
+        if len(names & deleted[principal]) < _MOSTLY_SHORT * len(names):
+            yield from _sprawl(principal, rows, sorted(names), ("created", "topics", "CreateTopics"))
     used: dict[Any, list[Row]] = defaultdict(list)
     for row in tables["member"]:
         if row["group_id"] is not None and row["api"] in EPOCH_APIS and row["first_us"]:
@@ -330,11 +347,16 @@ def many_names(tables: Tables) -> Iterator[Finding]:
     for row in tables["software_of"]:
         if row["client_id"] is not None and row["first_us"]:
             clients[row["principal"], service_of(row["client_id"])].append(row)
+    ends = {row["principal"]: (row["first_us"], row["last_us"]) for row in tables["principal_ends"]}
+    begin, end = min((each[0] for each in ends.values()), default=0), max((each[1] for each in ends.values()), default=0)
     for (principal, _), every in sorted(clients.items(), key=str):
         rows = [row for row in every if row["last_us"] - row["first_us"] <= _SHORT_US]
         if len(rows) < _MOSTLY_SHORT * len(every):
             continue  # a fleet, of which some are seldom there
-        yield from _sprawl(principal, rows, sorted({row["client_id"] for row in rows}), ("used", "client ids", "ApiVersions"))
+        is_always = min(row["first_us"] for row in rows) <= begin + _HOUR_US
+        is_always &= ends.get(principal, (0, 0))[1] >= end - _HOUR_US
+        if not is_always:
+            yield from _sprawl(principal, rows, sorted({row["client_id"] for row in rows}), ("used", "client ids", "ApiVersions"))
 
 
 def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, str, str]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.runs import median, widened
+from twisted_kafka_spark.findings.runs import median, runs, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.findings.general.series import Series
@@ -35,6 +35,8 @@ _KNOWN_SLOTS = 12
 """Intervals after which something else that a client does is new."""
 _ALIVE = 0.25
 """The share of the intervals in which a process that does less than the others does anything."""
+_SELDOM = 0.3
+"""The share of the intervals in which somebody is there that comes and goes, such as a developer's program."""
 _LEAST_REQUESTS = 3
 """Requests of a block whose mean says something."""
 
@@ -222,6 +224,8 @@ def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> boo
         is_alive = (series.sums[inside] > 0).mean() >= _ALIVE  # a silence is another finding
         is_there = measure.unit != "part" or (low <= high / limits.CHANGED_SIZE and bool(is_alive))
         return bool(series.requests[inside].sum() >= limits.CHANGED_REQUESTS_FLOOR / 3) and is_there
+    if found.is_up and _is_seldom_there(series, found, outside):
+        return False
     expected, there = series.requests[outside].mean() * inside.sum(), series.requests[inside].sum()
     if measure.name not in ("requests", "connections"):
         return bool(max(expected, there) >= limits.CHANGED_REQUESTS_FLOOR / 3)
@@ -230,6 +234,13 @@ def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> boo
         missing >= (floor if measure.name == "requests" else floor / 5)
         and missing >= _BEYOND_CHANCE * np.sqrt(max(expected, there))
     )
+
+
+def _is_seldom_there(series: Series, found: Break, outside: Marks) -> bool:
+    """Return whether a subject that comes and goes does no more in a part than whenever it is there."""
+    active = outside & (series.sums > 0)
+    is_seldom = active.sum() < _SELDOM * outside.sum() and len(runs(active)) > 1
+    return bool(is_seldom and found.after < limits.UNLIKE_ITSELF * series.sums[active].mean())
 
 
 def _are_mostly_slow(series: Series, found: Break, inside: Marks) -> bool:

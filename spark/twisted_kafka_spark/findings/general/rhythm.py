@@ -57,7 +57,8 @@ def _lost(counts: Values) -> tuple[int, int, float] | None:
     is_regular = np.all((steps[:regular] >= _EARLY * every - 1) & (steps[:regular] <= _LATE * every + 1))
     end = times[regular + 1][0] if regular < len(steps) else len(counts)
     is_long = end - times[regular][1] >= max(_MISSED * every, limits.GONE_SLOTS)
-    return (times[regular][1], end, every) if is_regular and every >= 2 and is_long else None
+    is_from_the_start = times[0][0] <= max(_MISSED * every / 2, limits.GONE_SLOTS)  # otherwise it has hours of its own
+    return (times[regular][1], end, every) if is_regular and every >= 2 and is_long and is_from_the_start else None
 
 
 def _finding(tables: Tables, grid: Grid, row: int, span: Span, every_minutes: float) -> Finding:

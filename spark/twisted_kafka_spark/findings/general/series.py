@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark.cells.kinds import MINUTE_S
-from twisted_kafka_spark.findings.clients.absent import service_of
+from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.runs import rolling
 from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.kinds import HOUR_S
-from twisted_kafka_spark.findings.clients.absent import service_of
-from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, several, text, the_only
 from twisted_kafka_spark.findings.runs import minute_of
@@ -118,13 +117,18 @@ def _gaps(grid: Grid, routes: list[_Route]) -> Iterator[_Gap]:
         nodes[name[0]] = nodes.get(name[0], 0) + grid["requests"][row]
     whole = sum(nodes.values())
     by_subject: dict[tuple[Any, ...], Values] = defaultdict(lambda: np.zeros(grid.axis.length))
+    goes_on: dict[tuple[Any, ...], float] = defaultdict(float)
     for each in routes:
-        by_subject[each.clients, each.principal, each.api] += each.counts
+        subject = each.clients, each.principal, each.api
+        by_subject[subject] += each.counts
+        goes_on[subject] = max(goes_on[subject], float(each.last_us.max()))
     for place in np.flatnonzero(wanted).tolist():
         route, at = routes[place], int(np.argmax(lengths[place]))
         ends = float(last_us[place, at]), float(following[place, at])
         others = by_subject[route.clients, route.principal, route.api] - route.counts
         missing = _missing(grid, route.counts, others, ends)
+        if goes_on[route.clients, route.principal, route.api] < ends[0] + limits.UNREACHED_MINUTES * _MINUTE_US:
+            continue
         if missing < limits.UNREACHED_REQUESTS or route.counts[: at + 1].sum() < limits.UNREACHED_REQUESTS / 2:
             continue
         of_broker = nodes[route.node] - route.counts
@@ -164,11 +168,15 @@ def _is_about(finding: Finding, gap: _Gap) -> bool:
     """Return whether a finding says why a broker has no requests of a client in most of a gap."""
     if finding.first is None or finding.last is None:
         return False
+    evidence = finding.evidence
+    if finding.name == "hot-broker" and evidence.get("node") == gap.route.node:
+        return abs(datetime.datetime.fromisoformat(finding.last) - gap.span.first) <= _TOGETHER  # it led more only until then
     first, last = (datetime.datetime.fromisoformat(each) for each in (finding.first, finding.last))
     both = min(last, gap.span.last) - max(first, gap.span.first)
     if both < (gap.span.last - gap.span.first) / 2:
         return False
-    evidence = finding.evidence
+    if finding.name == "hot-broker":
+        return True
     if finding.name in ("absent-broker", "fewer-leaders"):
         return bool(evidence.get("node") == gap.route.node or str(gap.route.node) in str(evidence.get("brokers") or "").split(", "))
     return finding.name == "silent-client" and evidence.get("client_id") in gap.route.clients

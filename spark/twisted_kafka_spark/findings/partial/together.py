@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.absent import service_of
+from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, several, text
 from twisted_kafka_spark.findings.runs import minute_of, rolling
 

@@ -1,0 +1,120 @@
+"""One cause is one finding, which names who acts and where; and what is there each day is none."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+from tests.spark.access_lines import PHASES, topic
+from tests.spark.searched import findings, named, steady
+
+DAY, SERVICES = range(180), ("cart", "stock", "mailer", "search")
+INSIDE = range(80, 130)
+
+
+def service(name: str, minutes: Any, *, each: int = 1, **changes: Any) -> list[str]:
+    who = {"client_id": f"{name}-0", "principal": f"User:{name}", "topics": [topic(f"{name}.events", 10)]}
+    return steady(minutes, each=each, **(who | changes))
+
+
+CALM = [text for name in SERVICES for text in service(name, DAY, each=2)]
+
+
+def without(gap: range) -> list[int]:
+    return [minute for minute in DAY if minute not in gap]
+
+
+def names(lines: list[str]) -> list[str]:
+    return [each.name for each in findings(lines)]
+
+
+def test_a_new_account_that_writes_among_the_records_of_others_is_named() -> None:
+    person: dict[str, Any] = {"client_id": "console-producer", "principal": "User:kim", "connection": "h:9092-10.1.1.7:40000-0"}
+    found = named(CALM + service("cart", range(120, 125), **person), "new-writer")
+    assert (found.evidence["principal"], found.evidence["topic"]) == ("User:kim", "cart.events")
+    assert (found.evidence["writers before"], found.evidence["address"]) == ("User:cart", "10.1.1.7")
+    assert (found.first, found.last) == ("2026-11-21T02:00Z", "2026-11-21T02:04Z")
+
+
+def test_a_broker_that_leads_the_partitions_of_the_others_is_one_finding() -> None:
+    lines = [text for name in SERVICES for node in (1, 2) for text in service(name, without(INSIDE), each=1, node=node)]
+    lines += [text for name in SERVICES for text in service(name, without(INSIDE), each=1, node=3)]
+    lines += [text for name in SERVICES for text in service(name, INSIDE, each=3, node=3)]
+    lines += [text for node in (1, 2) for text in service("cart", DAY, api="Metadata", each=1, node=node)]
+    (found,) = findings(lines)
+    assert (found.name, found.evidence["node"]) == ("hot-broker", 3)
+    assert found.first is not None
+    assert abs(int(found.first[11:13]) * 60 + int(found.first[14:16]) - INSIDE.start) <= 6
+
+
+def test_logins_of_one_service_that_fail_are_one_finding() -> None:
+    lines = [*CALM]
+    for n in range(3):
+        address: dict[str, Any] = {"connection": f"h:9092-10.1.1.{n}:40000-0", "client_id": f"billing-{n}", "topics": []}
+        lines += steady(INSIDE, "SaslHandshake", each=2, error="UNSUPPORTED_SASL_MECHANISM", **address)
+    (found,) = findings(lines)
+    assert (found.name, found.evidence["attempts"]) == ("failed-logins", 300)
+    assert "billing-0, billing-1, billing-2 at 3 addresses" in found.title
+
+
+def test_a_slow_broker_and_a_client_that_is_slow_everywhere_are_two_findings() -> None:
+    lines: list[str] = []
+    for node in (1, 2, 3):
+        for name in ("cart", "stock", "mailer"):
+            slow = PHASES | {"local_us": 90_000}
+            lines += service(name, DAY if node != 2 else without(range(100, 130)), each=2, node=node)
+            lines += service(name, range(100, 130), each=2, node=node, **slow) if node == 2 else []
+        lines += service("search", without(range(20, 65)), each=2, node=node)
+        lines += service("search", range(20, 65), each=2, node=node, **(PHASES | {"local_us": 9_000}))
+    found = [each for each in findings(lines) if each.name == "slow-disk"]
+    assert {(each.evidence["node"], each.evidence["client_id"]) for each in found} == {(2, None), (None, "search-0")}
+    assert any("in several brokers" in each.title for each in found)
+
+
+def test_a_peak_of_many_jobs_names_their_account() -> None:
+    lines = [*CALM]
+    for n in range(50):
+        lines += steady(range(120, 124), "Fetch", each=5, client_id=f"report-job-{n}", principal="User:batch")
+    found = named(lines, "traffic-peak")
+    assert (found.evidence["principal"], found.evidence["clients"][:3]) == ("User:batch", "50:")
+    assert "from 50 clients of User:batch" in found.title
+
+
+def test_a_group_that_loses_its_right_for_some_minutes_is_named() -> None:
+    member: dict[str, Any] = {"topics": [], "group_id": "cart", "client_id": "cart-0", "principal": "User:cart"}
+    lines = CALM + steady(without(range(100, 108)), "Heartbeat", each=2, **member)
+    found = named(
+        lines + steady(range(100, 108), "Heartbeat", each=2, error="GROUP_AUTHORIZATION_FAILED", **member), "access-denied"
+    )
+    assert (found.evidence["group_id"], found.first, found.last) == ("cart", "2026-11-21T01:40Z", "2026-11-21T01:47Z")
+
+
+def test_writes_of_a_fenced_producer_count_however_soon_they_end() -> None:
+    lost: dict[str, Any] = {"error": "INVALID_PRODUCER_EPOCH", "topics": [topic("cart.events", 0, "INVALID_PRODUCER_EPOCH")]}
+    found = named(CALM + service("cart", range(100, 106), each=2, **lost), "failing-client")
+    assert (found.evidence["client_id"], found.evidence["errors"]) == ("cart-0", 12)
+
+
+def test_habits_of_each_day_are_no_findings() -> None:
+    lines = [*CALM]
+    for minute in range(1, 179, 4):  # functions, each for a minute or two
+        hook: dict[str, Any] = {
+            "client_id": f"hook-fn-{minute + 4096:05x}",
+            "principal": "User:hooks",
+            "topics": [topic("hooks", 1)],
+        }
+        lines += steady([minute], each=2, **hook)
+    lines += steady(DAY, "ApiVersions", each=5, client_id="probe", topics=[])  # a probe beside a broker, which connects each time
+    for run in range(32):  # a build server that tidies up
+        tests: dict[str, Any] = {
+            "client_id": "ci",
+            "principal": "User:ci",
+            "topics": [],
+            "resources": [{"type": "topic", "name": f"ci-{run}"}],
+        }
+        lines += steady([run * 5], "CreateTopics", each=1, **tests) + steady([run * 5 + 2], "DeleteTopics", each=1, **tests)
+    for start in (40, 95, 150):  # a developer
+        lines += steady(range(start, start + 9), "Fetch", each=12, client_id="dev-anna", principal="User:anna")
+    assert names(lines) == []
