@@ -188,23 +188,28 @@ class Histogram:
 
     def update_summed(self, summed: "Summed") -> None:
         """Add values whose sum, minimum and maximum are known already."""
-        values, total, least, greatest = summed
         with self._lock:
-            self._count += len(values)
-            self._sum += total
-            if least < self._min:
-                self._min = least
-            if greatest > self._max:
-                self._max = greatest
-            self._sample.extend(values)
+            self._add(summed)
+
+    def _add(self, summed: "Summed") -> None:
+        values, total, least, greatest = summed
+        self._count += len(values)
+        self._sum += total
+        if least < self._min:
+            self._min = least
+        if greatest > self._max:
+            self._max = greatest
+        self._sample.extend(values)
 
     def _fold(self) -> None:
         with self._lock:
             pending = self._pending
             size = len(pending)
+            if not size:
+                return
             values = pending[:size]
             del pending[:size]  # values that other threads have appended since come after these and stay
-        self.update_many(values)
+            self._add((values, sum(values), min(values), max(values)))
 
     def snapshot(self) -> "HistogramSnapshot":
         """Fold the pending values; return a consistent snapshot."""
@@ -217,7 +222,8 @@ class Histogram:
     @property
     def count(self) -> int:
         """How many values were added."""
-        return self._count + len(self._pending)
+        with self._lock:  # while values are folded, they are in neither
+            return self._count + len(self._pending)
 
 
 class HistogramSnapshot:

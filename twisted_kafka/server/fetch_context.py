@@ -203,11 +203,11 @@ class FetchManager:
             self._cache.touch(session)
             session.epoch = next_epoch(epoch)
             context = IncrementalFetchContext(session)
-        for fetch in context.fetches:
-            if fetch.topic_partition is None:
-                self._resolve(fetch)
-                if context.watch is not None:
-                    context.watch.add(fetch)
+            for fetch in context.fetches:
+                if fetch.topic_partition is None:
+                    self._resolve(fetch)
+                    if context.watch is not None:
+                        context.watch.add(fetch)
         return context
 
     def _is_worth_watching(self, partitions: int) -> bool:

@@ -233,8 +233,11 @@ class SharePartition:
     def unlock_fetch(self) -> bool:
         """Give the right back; return whether another fetch wanted it meanwhile."""
         self._fetch_lock.release()
-        was_wanted, self._is_wanted = self._is_wanted, False
-        return was_wanted
+        # Unmarked only if it is marked: another thread may fetch already, and a third one mark that it wants to.
+        if self._is_wanted:
+            self._is_wanted = False
+            return True
+        return False
 
     def can_acquire(self) -> bool:
         """Return whether there may be something to acquire."""

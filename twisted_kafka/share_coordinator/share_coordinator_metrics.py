@@ -6,6 +6,7 @@ from typing import Final
 from twisted_kafka.coordinator.load_times import LoadTimes
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedMax, WindowedMean, WindowedRate
+from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 
 COORDINATOR_TYPE: Final = "kafka.server:share-coordinator-metrics"
@@ -20,6 +21,7 @@ class ShareCoordinatorMetrics:
         self._loads = LoadTimes(registry, COORDINATOR_TYPE)
         self._writes = writes = registry.counter(COORDINATOR_TYPE, "write-total")
         registry.add(WindowedRate(clock, lambda: writes.count), COORDINATOR_TYPE, "write-rate")
+        self._lock = machine.Lock()
         self._answered = 0
         self._total_ms = self._greatest_ms = 0.0
         registry.add(WindowedMean(lambda: self._total_ms, lambda: self._answered), COORDINATOR_TYPE, "write-latency-avg")
@@ -35,12 +37,14 @@ class ShareCoordinatorMetrics:
 
     def write_answered(self, took_ms: float) -> None:
         """Record how long a write took until replicas had it."""
-        self._answered += 1
-        self._total_ms += took_ms
-        self._greatest_ms = max(self._greatest_ms, took_ms)
+        with self._lock:
+            self._answered += 1
+            self._total_ms += took_ms
+            self._greatest_ms = max(self._greatest_ms, took_ms)
 
     def _take_greatest(self) -> float:
-        greatest_ms, self._greatest_ms = self._greatest_ms, 0.0
+        with self._lock:
+            greatest_ms, self._greatest_ms = self._greatest_ms, 0.0
         return greatest_ms
 
     def expose(self, partitions: Callable[[], dict[str, int]], waiting: Callable[[], int], busy_ns: Callable[[], int]) -> None:

@@ -12,6 +12,12 @@ IS_PYPY: Final[bool] = sys.implementation.name == "pypy"
 HAS_INTERPRETER_LOCK: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether only one thread at a time executes Python code; false on a free-threaded build (PEP 703)."""
 
+ARRAYS_ARE_SHARED: Final[bool] = HAS_INTERPRETER_LOCK
+"""Whether a thread may read an ``array.array`` while another one appends to it.
+
+Without the lock an append may move the items away under a reader, which then reads freed memory. Lists may be shared.
+"""
+
 EMULATES_C_API: Final[bool] = IS_PYPY
 """Whether extension modules run on an emulation of CPython's C API (PyPy's cpyext).
 

@@ -27,6 +27,7 @@ from twisted_kafka.network.requests.request_channel import (
     ShutdownRequest,
 )
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.system.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import ManualClock
 
 MS = 1_000_000
@@ -329,6 +330,7 @@ def test_a_handler_leaves_requests_to_a_network_thread_that_handles_them() -> No
     assert sleeper.woken().context.correlation_id == 2
 
 
+@pytest.mark.skipif(not HAS_INTERPRETER_LOCK, reason="threads do not contend")
 def test_a_handler_that_has_finished_leaves_requests_to_another_one_that_is_at_work() -> None:
     setup = Setup(handlers=2)
     finished, at_work = setup.parkers

@@ -20,7 +20,7 @@ from functools import partial
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from typing_extensions import override
 
@@ -28,6 +28,7 @@ from twisted_kafka.log.files import sync_file
 from twisted_kafka.system import machine
 from twisted_kafka.system.files.file_io import read_at, read_whole, write_at
 from twisted_kafka.system.files.names import open_descriptor, replace
+from twisted_kafka.system.interpreter import ARRAYS_ARE_SHARED
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -35,7 +36,8 @@ _NOTHING_YET = -1
 """In place of the number of entries in the file: the whole file must be written."""
 _MUST_SWAP = sys.byteorder == "little"
 
-Columns = tuple["array[int]", "array[int]"]
+Column: TypeAlias = "array[int] | list[int]"
+Columns = tuple[Column, Column]
 """Keys and values."""
 
 MAX_CACHED_FILE_BYTES = 1 << 20
@@ -77,7 +79,7 @@ _content_cache = _ContentCache()
 
 
 class _Index:
-    """The base of both indexes: two arrays, of keys and values, while in memory; a file of entries otherwise."""
+    """The base of both indexes: two columns, of keys and values, while in memory; a file of entries otherwise."""
 
     __slots__ = (
         "_columns",
@@ -133,10 +135,11 @@ class _Index:
 
     def load(self) -> None:
         """Read the entries into memory, for appends; unused entries that Kafka preallocated are left out."""
-        keys, values = array(self.key_type), array("I")
+        keys: array[int] = array(self.key_type)
+        values: array[int] = array("I")
         is_first = self._written == _NOTHING_YET
         if self._file_entries == 0:
-            self._columns, self._written = (keys, values), 0
+            self._columns, self._written = _shared(keys, values), 0
             return
         size = self.entry.size
         try:
@@ -155,7 +158,7 @@ class _Index:
                 values.append(value)
         if len(keys) == 1 and keys[0] == values[0] == 0:
             del keys[:], values[:]
-        self._columns = (keys, values)
+        self._columns = _shared(keys, values)
         self._written = len(keys) if len(keys) == file_entries else _NOTHING_YET
         if is_first:
             self._synced = self._written  # recovery rebuilds what an unclean shutdown may have left unsynced
@@ -167,7 +170,7 @@ class _Index:
 
     def reset(self) -> None:
         """Remove all entries; the index is in memory then."""
-        self._columns = (array(self.key_type), array("I"))
+        self._columns = _shared(array(self.key_type), array("I"))
         self._written = self._synced = _NOTHING_YET
 
     def replace_file(self, built: Self) -> None:
@@ -231,7 +234,7 @@ class _Index:
             self.write()
 
     @classmethod
-    def _columns_of(cls, data: bytes) -> Columns:
+    def _columns_of(cls, data: bytes) -> "tuple[array[int], array[int]]":
         """Decode the entries of a file into columns."""
         raise NotImplementedError
 
@@ -290,6 +293,11 @@ class _Index:
         return int(found[0]), int(found[1])
 
 
+def _shared(keys: "array[int]", values: "array[int]") -> Columns:
+    """Return columns that grow while other threads read them."""
+    return (keys, values) if ARRAYS_ARE_SHARED else (keys.tolist(), values.tolist())
+
+
 def _ascend(compare: Callable[[int, int], bool], column: "array[int]") -> bool:
     return all(map(compare, column, islice(column, 1, None)))
 
@@ -317,7 +325,7 @@ class OffsetIndex(_Index):
 
     @classmethod
     @override
-    def _columns_of(cls, data: bytes) -> Columns:
+    def _columns_of(cls, data: bytes) -> "tuple[array[int], array[int]]":
         numbers = array("I", data)
         if _MUST_SWAP:
             numbers.byteswap()
@@ -377,7 +385,7 @@ class TimeIndex(_Index):
 
     @classmethod
     @override
-    def _columns_of(cls, data: bytes) -> Columns:
+    def _columns_of(cls, data: bytes) -> "tuple[array[int], array[int]]":
         numbers = array("I", data)
         if _MUST_SWAP:
             numbers.byteswap()

@@ -134,7 +134,7 @@ class ReplicaAlterLogDirsManager:
             "MaxLag": lambda: max(mover.max_lag for mover in movers),
             "MinFetchRate": lambda: min(mover.requests.one_minute_rate() for mover in movers),
             "FailedPartitionsCount": lambda: sum(len(mover.failed) for mover in movers),
-            "DeadThreadCount": lambda: sum(not thread.is_alive() for thread in self._threads.values()),
+            "DeadThreadCount": lambda: sum(not thread.is_alive() for thread in list(self._threads.values())),
         }
         for name, function in gauges.items():
             metrics.gauge(_METRICS, name, function, **_TAGS)
