@@ -250,7 +250,7 @@ class Bench:
         self.start()
 
     def start(self, load: bool = True) -> None:
-        self.scheduler = ManualScheduler(self.clock)
+        self.scheduler = self.make_scheduler()
         self.timer = Timer(self.clock)
         self.group_config_manager = GroupConfigManager(self.broker_config)
         metrics = GroupCoordinatorMetrics(self.metrics, self.clock)
@@ -282,6 +282,9 @@ class Bench:
         self.groups.startup()
         if load:
             self.elect()
+
+    def make_scheduler(self) -> ManualScheduler:
+        return ManualScheduler(self.clock)
 
     def elect(self, epoch: int = 0, load: bool = True) -> None:
         self.groups.runtime.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
