@@ -1,5 +1,6 @@
 """Checks names of topics, and finds names that collide in metrics, where '.' is written as '_' (Kafka: ``Topic``)."""
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -9,6 +10,9 @@ from twisted_kafka.protocol.topic_partition import LEGAL_TOPIC, MAX_TOPIC_LENGTH
 from twisted_kafka.system import machine
 
 CLUSTER_TOPIC: Final = "__cluster_metadata"
+
+_may_collide: Final = re.compile("[._]").search
+"""Whether another name could have the same collision key."""
 
 
 def name_error(name: str) -> str | None:
@@ -36,11 +40,6 @@ def collision_key(name: str) -> str:
     return name.replace(".", "_")
 
 
-def may_collide(name: str) -> bool:
-    """Return whether another name could have the same collision key."""
-    return "." in name or "_" in name
-
-
 class CollidingNames:
     """The topics of the metadata cache by collision key, so that a new topic is not compared with all of them.
 
@@ -56,7 +55,7 @@ class CollidingNames:
 
     def add(self, name: str) -> None:
         """Add a topic that was just created, before the cache has it."""
-        if may_collide(name):
+        if _may_collide(name):
             key = collision_key(name)
             with self._lock:
                 names = self._names.get(key, ())
@@ -65,7 +64,7 @@ class CollidingNames:
 
     def like(self, name: str) -> Iterator[str]:
         """Yield the other topics with the name's collision key, perhaps one that has just been deleted."""
-        if may_collide(name):
+        if _may_collide(name):
             yield from (other for other in self._names.get(collision_key(name), ()) if other != name)
 
     def _topics_changed(self, topics: Collection[str]) -> None:

@@ -78,6 +78,10 @@ class _ContentCache:
 _content_cache = _ContentCache()
 
 
+_new_column: Callable[[str], Column] = array if ARRAYS_ARE_SHARED else lambda _: []
+"""Makes an empty column for a type code of ``array``."""
+
+
 class _Index:
     """The base of both indexes: two columns, of keys and values, while in memory; a file of entries otherwise."""
 
@@ -139,7 +143,7 @@ class _Index:
         values: array[int] = array("I")
         is_first = self._written == _NOTHING_YET
         if self._file_entries == 0:
-            self._columns, self._written = _shared(keys, values), 0
+            self._columns, self._written = (_new_column(self.key_type), _new_column("I")), 0
             return
         size = self.entry.size
         try:
@@ -170,7 +174,7 @@ class _Index:
 
     def reset(self) -> None:
         """Remove all entries; the index is in memory then."""
-        self._columns = _shared(array(self.key_type), array("I"))
+        self._columns = (_new_column(self.key_type), _new_column("I"))
         self._written = self._synced = _NOTHING_YET
 
     def replace_file(self, built: Self) -> None:
