@@ -76,9 +76,9 @@ ALL := TEST_SHARE=1 TEST_PATIENCE=5
 
 INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --ignore tests/spark
 
-# Without Spark, Java, real clients and the testing kit.
+# Quick tests, without Spark, Java, real clients and the testing kit.
 test-unit: $(VENV)/.installed
-	$(PYTEST) $(QUICKLY) -n $(CORES) -m 'not slow and not long' $(INSIDE) --ignore tests/testing
+	$(PYTEST) $(QUICKLY) -n $(CORES) -m 'not slow and not long and not medium' $(INSIDE) --ignore tests/testing
 
 # Wire format, log formats, metadata, network and handlers: what .ci/run runs on PyPy.
 test-subset: $(VENV)/.installed

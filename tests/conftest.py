@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 
 from tests.support.budget import PATIENCE, patient, share_of
+from tests.support.costs import Costs
 from tests.support.eventually import LIBRDKAFKA_CLOSING, join
 from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.system.interpreter import IS_PYPY
@@ -85,6 +86,11 @@ def _is_a_librarys(thread: threading.Thread) -> bool:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if "not medium" in config.getoption("markexpr"):
+        config.pluginmanager.register(Costs())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let tests take longer on a busy machine, and put them into the order of a run with several workers.
 
@@ -96,8 +102,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             _extend_timeout(item)
     if not hasattr(config, "workerinput"):
         return
-    long = {item.path for item in items if item.get_closest_marker("long") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, item.path not in long))
+    long, medium = ({item.path for item in items if any(map(item.get_closest_marker, names))} for names in _MARKS)
+    items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, item.path not in long, item.path not in medium))
     modules = list(dict.fromkeys(_scope(item.nodeid) for item in items))
     waiting = [each for each in modules if each.startswith(_PROGRAMS)]
     others = [each for each in modules if not each.startswith(_PROGRAMS)]
@@ -141,6 +147,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByFixtures(config, log)
 
 
+_MARKS = (("long", "slow"), ("medium",))
 _ON_SPARK = "on Spark"
 _PROGRAMS = ("tests/testing/", "tests/clients/", "tests/cluster/", "tests/tools/")
 """The folders whose tests start programs, or wait."""

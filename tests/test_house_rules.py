@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.cases import case
 from tests.support.syntax import Nodes
 
@@ -259,6 +261,7 @@ def _docstrings_that_say_nothing(nodes: Nodes) -> Iterator[str]:
             yield f"{node.name}: {text}"
 
 
+@pytest.mark.medium
 def test_a_module_keeps_the_rules() -> None:
     for path in MODULES:
         with case(path=path):
@@ -329,6 +332,7 @@ def _imports_of_tests(text: str) -> Iterator[str]:
         yield from [module] if module else (f"{package}.{name}" for name in re.findall(r"\w+", names))
 
 
+@pytest.mark.medium
 def test_no_module_imports_a_test_module() -> None:
     for path in (path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")):
         with case(path=path):
@@ -343,6 +347,7 @@ def test_an_import_of_a_test_module_is_found() -> None:
     assert list(_imports_of_tests(text)) == ["tests.a.b", "tests.a.test_c", "tests.test_d.e", "tests.test_f"]
 
 
+@pytest.mark.medium
 def test_examples_have_no_deadline_and_a_share_of_the_budget() -> None:
     for path in (path for path in (ROOT / "tests").rglob("test_*.py") if "hypothesis" in path.read_text()):
         for node in nodes_of(path).of(ast.keyword):

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from tests.support.syntax import Nodes
 from twisted_kafka import plugins
 
@@ -98,6 +100,7 @@ def useless(kinds: list[Kind]) -> list[str]:
     return found
 
 
+@pytest.mark.medium
 def test_there_are_few_interfaces() -> None:
     assert sum(kind.is_interface for kind in kinds_of_package()) <= MOST_INTERFACES
 

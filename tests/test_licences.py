@@ -7,6 +7,10 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).resolve().parents[1]
 DEVELOPERS = {"test", "browser", "dev", "docs"}
 """Extras that users do not install."""

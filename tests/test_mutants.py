@@ -54,6 +54,7 @@ def _sources(function: str) -> list[str]:
     return []
 
 
+@pytest.mark.medium
 def test_each_accepted_mutant_is_one_of_a_function_as_it_is_now() -> None:
     stale = []
     for function, mutations in tomllib.loads(Path(ACCEPTED).read_text()).items():

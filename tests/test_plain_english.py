@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).parents[1]
 MOST_MARKED_LINES = 2
 """May only fall. Rephrase what you touch, and lower this number."""

@@ -83,6 +83,7 @@ def create(wire: Wire, topic: str, partitions: int = 1) -> Any:
 AUTHORIZED = {"authorizer.class.name": "writers.OnlyWriters", "principal.builder.class": "addresses.NamedByAddress"}
 
 
+@pytest.mark.medium
 def test_an_authorizer_and_a_principal_builder() -> None:
     with twisted_kafka.Broker({**AUTHORIZED, "shop.writers": "User:127.0.0.1"}) as broker:
         assert create(wire_to(broker), "orders").error_code == 0
@@ -119,6 +120,7 @@ def answer_to_login(broker: twisted_kafka.Broker, mechanism: str, token: bytes) 
     return wire.send(SaslAuthenticateRequest(auth_bytes=token), 2)
 
 
+@pytest.mark.medium
 def test_a_callback_handler_for_passwords(tmp_path: Path) -> None:
     users = {"alice": {"salt": "00ff", "hash": hashlib.pbkdf2_hmac("sha256", b"secret", b"\x00\xff", 100_000).hex()}}
     (tmp_path / "users.json").write_text(json.dumps(users))
@@ -216,6 +218,7 @@ def join_streams_group(wire: Wire, member_id: str) -> Any:
     return answer
 
 
+@pytest.mark.medium
 def test_a_task_assignor() -> None:
     with twisted_kafka.Broker(
         {"group.streams.assignors": "first.FirstProcess", "group.streams.assignment.interval.ms": "0"}
@@ -226,6 +229,7 @@ def test_a_task_assignor() -> None:
         assert join_streams_group(wire, "two").active_tasks == []
 
 
+@pytest.mark.medium
 def test_a_plugin_for_topology_descriptions() -> None:
     with twisted_kafka.Broker({"group.streams.topology.description.plugin.class": "described.InMemory"}) as broker:
         wire = wire_to(broker)

@@ -12,6 +12,7 @@ from tests.support.budget import patient
 from twisted_kafka import plugins
 
 
+@pytest.mark.medium
 def test_the_public_api_is_the_stored_one() -> None:
     assert public_api() == stored_api(), "a change for users: note it in a news fragment, then: python -m tests.public_api"
 
@@ -38,6 +39,7 @@ def test_the_api_pages_show_public_names_only() -> None:
     assert sum(len(names) for names in shown().values()) == sum(len(exported(name)) for name in MODULES)
 
 
+@pytest.mark.medium
 def test_importing_the_package_or_its_kit_does_not_import_a_broker() -> None:
     program = "import sys, twisted_kafka, twisted_kafka.testing; print('twisted_kafka.broker.kafka_server' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=patient(60), check=True)

@@ -3,6 +3,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.access_log.samples import request
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -34,6 +36,7 @@ class Made:
         return [json.loads(line) for path in self.directory.rglob("*.jsonl") for line in path.read_text().splitlines()]
 
 
+@pytest.mark.medium
 def test_no_request_is_lost_or_doubled_among_threads(tmp_path: Path) -> None:
     made = Made(tmp_path)
     made.log.start()

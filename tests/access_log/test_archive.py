@@ -52,6 +52,7 @@ def test_a_settled_file_is_compressed(tmp_path: Path) -> None:
     assert made.stat().st_mtime_ns // 1_000_000 == NOW_MS - HOUR_MS
 
 
+@pytest.mark.medium
 def test_a_settled_file_becomes_parquet_with_the_same_values(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     note = TransactionNote("tx", TransactionOutcome.TIMED_OUT, 60_000)
@@ -94,6 +95,7 @@ def test_a_file_that_cannot_be_converted_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["node-1-000001.jsonl"]
 
 
+@pytest.mark.medium
 def test_a_file_that_cannot_be_converted_keeps_no_other_from_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the error is. The file is read again after longer and longer pauses."""
     bad = add(tmp_path, "node-1-000001.jsonl", HOUR_MS)

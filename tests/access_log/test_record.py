@@ -243,6 +243,7 @@ def test_what_clients_choose_is_cut_and_still_distinguished(lines: LineMaker) ->
         assert len(found) == 256 + 3 + 16
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["topics", "resources"])
 def test_a_list_fits_its_line_and_says_what_is_left_out(kind: str) -> None:
     made = request()
@@ -257,6 +258,7 @@ def test_a_list_fits_its_line_and_says_what_is_left_out(kind: str) -> None:
     assert len(written[kind]) + written[f"{kind}_left_out"] == 1000
 
 
+@pytest.mark.medium
 def test_nothing_is_kept_of_closed_connections_and_of_versions_that_no_api_has() -> None:
     lines = LineMaker(3, ManualClock(NOW_MS), 10, 10)
 

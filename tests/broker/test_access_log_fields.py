@@ -5,6 +5,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from twisted_kafka import Broker
 from twisted_kafka.protocol.compiler.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
@@ -43,6 +45,8 @@ from twisted_kafka.protocol.messages.coordinators.offsets import (
 from twisted_kafka.protocol.messages.coordinators.transaction_admin import DescribeTransactionsRequest
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = pytest.mark.medium
 
 COMMITTED = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=2, committed_offset=0)])]
 PRODUCED = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=each, records=b"") for each in (1, 2)])]

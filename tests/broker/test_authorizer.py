@@ -126,6 +126,7 @@ def test_the_level_of_its_logger_changes_while_it_runs() -> None:
         talk.close()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

@@ -122,6 +122,7 @@ def open_files() -> list[str]:
     return sorted(os.readlink(link) for link in folder.iterdir() if os.path.lexists(link))
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="Linux alone tells a process's descriptors this way")
 def test_it_leaves_no_file_descriptor_open(tmp_path: Path) -> None:
     """A test session has hundreds of brokers, one after the other."""

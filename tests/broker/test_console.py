@@ -16,6 +16,7 @@ def connect(broker: Broker) -> HTTPConnection:
     return HTTPConnection(parts.hostname, parts.port, timeout=30)
 
 
+@pytest.mark.medium
 def test_a_broker_has_a_console_if_asked_and_ends_it_first() -> None:
     with Broker(console=True) as broker:
         browser = connect(broker)

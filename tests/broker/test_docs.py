@@ -7,6 +7,8 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
+
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -67,11 +69,13 @@ def _modules_named_in(section: str) -> set[str]:
     return set(re.findall(r"`([\w/]+\.py)`", rows))
 
 
+@pytest.mark.medium
 def test_the_modules_that_sync_are_listed() -> None:
     calls = r"\b(fsync|fdatasync|disk\.sync|disk\.sync_data|sync_file|sync_directory|sync_file_system|write_atomically)\("
     assert _modules_named_in(_section("## Syncs to disk", TABLES)) == _modules_with(calls)
 
 
+@pytest.mark.medium
 def test_the_modules_that_write_to_the_metadata_store_are_listed() -> None:
     writers = _modules_with(r"(store|fenced)\.(set|create|delete|multi|batch)\(")
     assert _modules_named_in(_section("## Writers of the metadata store", TABLES)) == writers

@@ -152,6 +152,7 @@ def test_defaults_of_topics(running: Running) -> None:
     eventually(lambda: logs.topic_config("anything").max_message_bytes == 3333)
 
 
+@pytest.mark.medium
 def test_settings_of_the_last_run_count_from_the_start(tmp_path: Path) -> None:
     with Broker({"broker.id": "3"}, data_dir=tmp_path) as broker:
         running = Running(broker)
@@ -163,6 +164,7 @@ def test_settings_of_the_last_run_count_from_the_start(tmp_path: Path) -> None:
         assert running.threads("data-plane-kafka-network-thread-3-") == 2
 
 
+@pytest.mark.medium
 def test_passwords_lie_encrypted_and_follow_a_change_of_the_secret(tmp_path: Path) -> None:
     key = "listener.name.plaintext.ssl.keystore.password"
     with Broker({"broker.id": "3", "password.encoder.secret": "first"}, data_dir=tmp_path) as broker:
@@ -203,6 +205,7 @@ def test_a_new_listener_is_refused_that_could_not_work(running: Running) -> None
         dynamic.validate(new, per_broker=True)
 
 
+@pytest.mark.medium
 def test_a_broker_starts_without_the_stored_settings_of_a_listener_that_cannot_work(tmp_path: Path) -> None:
     with run({"broker.id": "3"}, tmp_path) as running:
         running.write(

@@ -26,6 +26,8 @@ from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.tools.compare.talk import Talk
 
+pytestmark = pytest.mark.medium
+
 NEVER_S = 0.3
 """A client without an answer after this time counts as not answered; for an expected answer, the limit is ``WAIT_S``."""
 DYNAMIC = {name for name, key in BROKER_KEYS.items() if key.update_mode != READ_ONLY}

@@ -81,6 +81,7 @@ def test_a_start_that_waits_for_its_controller_can_be_interrupted(tmp_path: Path
         broker.start()
 
 
+@pytest.mark.medium
 def test_a_damaged_metadata_store_is_one_line(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path):
         pass

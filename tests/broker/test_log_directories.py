@@ -34,6 +34,8 @@ from twisted_kafka.protocol.messages.administration.log_dirs import (
 from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreateTopicsRequest
 from twisted_kafka.system.files import disk
 
+pytestmark = pytest.mark.medium
+
 PARTITIONS = 6
 
 

@@ -11,6 +11,8 @@ from tests.support.eventually import WAIT_S
 from tests.support.ports import free_port
 from twisted_kafka.broker.broker import Broker, StartError
 
+pytestmark = pytest.mark.medium
+
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 

@@ -107,6 +107,7 @@ def test_it_is_for_a_broker_that_runs_alone() -> None:
         twisted_kafka.Broker({"zookeeper.connect": "127.0.0.1:1"}, persona="4.1")
 
 
+@pytest.mark.medium
 @pytest.mark.clients
 @pytest.mark.parametrize(("played", "client"), covering(NAMES, CLIENTS), indirect=["played"])
 def test_real_clients_produce_and_consume_in_a_group(played: Any, client: str) -> None:

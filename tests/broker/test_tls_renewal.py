@@ -13,6 +13,8 @@ from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka.broker import kafka_server
 from twisted_kafka.broker.broker import Broker, StartError
 
+pytestmark = pytest.mark.medium
+
 CA = Authority()
 FIRST = CA.issue("CN=broker,O=Tests", ["localhost"])
 SECOND = CA.issue("CN=broker,O=Tests", ["localhost"])

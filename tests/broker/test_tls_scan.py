@@ -14,6 +14,8 @@ from tests.support.tls_scanner import SSL_3_0, TLS_1_0, TLS_1_1, TLS_1_2, accept
 from twisted_kafka import Broker
 from twisted_kafka.broker.broker import StartError
 
+pytestmark = pytest.mark.medium
+
 SUITES = {
     0x002F: "RSA_WITH_AES_128_CBC_SHA",
     0x0035: "RSA_WITH_AES_256_CBC_SHA",

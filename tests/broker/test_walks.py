@@ -6,6 +6,8 @@ import pytest
 
 from tests.broker.walks import follow_walks, size_of
 
+pytestmark = pytest.mark.medium
+
 LIMITS = {
     "Produce": (68, 34),
     "Fetch": (79, 29),

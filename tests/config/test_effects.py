@@ -4,6 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from twisted_kafka.config.effects import HONOURED, TOPIC_HONOURED
 from twisted_kafka.config.keys import BROKER_SYNONYMS, EXTENSION_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.groups import GROUP_KEYS
@@ -32,6 +34,7 @@ def _topic_key_is_read(name: str) -> bool:
     return name in _strings() or name.replace(".", "_") in _attributes()
 
 
+@pytest.mark.medium
 def test_topic_keys_with_an_effect_are_read() -> None:
     # LogConfig turns the difference into the limits before and after.
     unread = {name for name in TOPIC_HONOURED - {"message.timestamp.difference.max.ms"} if not _topic_key_is_read(name)}

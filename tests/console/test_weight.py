@@ -7,7 +7,11 @@ from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
+
 import twisted_kafka
+
+pytestmark = pytest.mark.medium
 
 PACKAGE = Path(twisted_kafka.__file__).parent
 CONSOLE = PACKAGE / "console"

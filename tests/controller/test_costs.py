@@ -28,6 +28,7 @@ class Counted:
         return calls
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("topics", [1, 3])
 def test_all_partitions_without_a_leader_are_asked_for_together(cluster: Cluster, topics: int) -> None:
     cluster.start(1, 2)

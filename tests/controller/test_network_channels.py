@@ -310,6 +310,7 @@ def test_a_start_waits_for_what_its_controller_has_decided(world: World, broker_
     assert world.channels.drained(1).done()
 
 
+@pytest.mark.medium
 def test_very_many_may_wait_for_an_answer() -> None:
     world = World()
     world.order(2, 1)

@@ -45,6 +45,7 @@ def two_topics(cluster: Cluster) -> None:
     cluster.make_topic("b", [2], topic_id=b"b" * 16)
 
 
+@pytest.mark.medium
 def test_reassignments_in_a_node_are_made_and_removed_one_by_one(cluster: Cluster) -> None:
     two_topics(cluster)
     cluster.store.create(REASSIGN, reassignment(a=[3, 2], b=[3], none=[1]))

@@ -5,6 +5,8 @@ import pytest
 from tests.controller.simulation import World
 from tests.support.budget import share_of
 
+pytestmark = pytest.mark.medium
+
 STEPS = 400
 SEEDS_PER_TEST = share_of(20)
 

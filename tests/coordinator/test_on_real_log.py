@@ -276,6 +276,7 @@ def test_a_group_whose_tombstones_are_too_large_for_one_batch_can_be_deleted(tmp
     broker.stop()
 
 
+@pytest.mark.medium
 def test_transactional_ids_whose_tombstones_are_too_large_for_one_batch_expire(tmp_path: Path, clock: ManualClock) -> None:
     broker = RealBroker(tmp_path / "log", clock, **{"transaction.state.log.num.partitions": "1"})
     store = SqliteStore(tmp_path / "metadata.sqlite", threaded=False)

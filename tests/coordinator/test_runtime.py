@@ -339,6 +339,7 @@ def marker(producer_id: int, commit: bool) -> bytearray:
     return end_transaction_marker(commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0)
 
 
+@pytest.mark.medium
 def test_many_threads_commit_at_once() -> None:
     bench = Bench(partitions=4)
 

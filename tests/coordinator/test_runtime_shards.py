@@ -962,6 +962,7 @@ def test_an_answer_to_a_send_waits_for_the_operation_that_runs() -> None:
     assert journal.events == ["loaded", "operation", "answer"]
 
 
+@pytest.mark.medium
 def test_very_many_sends_may_be_answered_at_once() -> None:
     setup = Setup()
     setup.elect()
@@ -1076,6 +1077,7 @@ def test_a_shard_that_failed_is_not_loaded_again_once_its_partition_has_gone(mon
     assert len(setup.shards) == 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("count", [1, MAX_BATCH_RECORDS, MAX_BATCH_RECORDS + 1, 2 * MAX_BATCH_RECORDS])
 def test_a_long_write_that_may_be_split_is_stored_in_order_and_answered_once(count: int) -> None:
     setup = Setup()

@@ -299,6 +299,7 @@ def test_operations_that_come_together_share_the_append() -> None:
     assert put_together(bench, ("a", None), ("b", None)) == [(NONE, 1), (NONE, None)]
 
 
+@pytest.mark.medium
 def test_what_is_too_large_together_is_appended_in_parts() -> None:
     bench = Bench()
     bench.log.fail_next = [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE]

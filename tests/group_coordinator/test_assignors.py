@@ -24,6 +24,7 @@ from twisted_kafka.group_coordinator.assignors.uniform import UniformAssignor
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
 
 
+@pytest.mark.medium
 @given(COUNTS, st.integers(1, 20), st.integers(1, 20))
 def test_uniform_is_even_and_keeps_what_it_can(counts: Any, before: Any, after: Any) -> None:
     names = [f"m{number:02}" for number in range(max(before, after))]

@@ -204,6 +204,7 @@ def test_gauges_wait_for_no_operation() -> None:
     assert metrics, "the gauges waited for the operation"
 
 
+@pytest.mark.medium
 def test_a_join_writes_the_targets_that_change_and_no_others() -> None:
     bench = Bench()
     bench.topics.change({"t": 2000})

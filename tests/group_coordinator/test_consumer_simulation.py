@@ -25,6 +25,8 @@ from twisted_kafka.group_coordinator.state.classic_group_member import MemberTer
 from twisted_kafka.group_coordinator.subscription import decode_assignment, encode_assignment
 from twisted_kafka.protocol.errors import ErrorCode
 
+pytestmark = pytest.mark.medium
+
 SETTINGS: dict[str, Any] = {"initial_rebalance_delay_ms": 0}
 
 

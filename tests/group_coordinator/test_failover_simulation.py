@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.group_coordinator.consumer_simulation import Modern, look
 from tests.support.budget import share_of
 from tests.support.cases import case
@@ -35,6 +37,8 @@ from twisted_kafka.protocol.messages.coordinators.coordinator_records import (
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
+
+pytestmark = pytest.mark.medium
 
 NONE = ErrorCode.NONE
 GROUPS = ("g", "h", "i")

@@ -240,6 +240,7 @@ def test_a_generation_is_counted_as_a_rebalance() -> None:
     assert bench.metrics.value(COORDINATOR_TYPE, "group-completed-rebalance-count") == 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("count", "sizes"), [(1, [1]), (MAX_BATCH_RECORDS, [MAX_BATCH_RECORDS]), (MAX_BATCH_RECORDS + 1, [MAX_BATCH_RECORDS, 1])]
 )
@@ -254,6 +255,7 @@ def test_tombstones_are_written_in_batches_of_limited_size(count: int, sizes: li
     assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
 
 
+@pytest.mark.medium
 def test_a_group_whose_offsets_can_not_all_be_deleted_stays() -> None:
     bench = Bench()
     bench.groups.join(join("g"))  # a rebalance later, the group is Empty in its second generation
@@ -281,6 +283,7 @@ def test_a_group_whose_offsets_can_not_all_be_deleted_stays() -> None:
     assert bench.groups.list_groups((), ())[1] == []
 
 
+@pytest.mark.medium
 def test_a_large_group_is_deleted_when_the_last_of_its_offsets_is() -> None:
     bench = Bench()
     commit(bench, MAX_BATCH_RECORDS + 1)
@@ -543,6 +546,7 @@ def commit_of(bench: Bench, group_id: str, topic: str) -> None:
     assert bench.groups.commit_offsets(Sender(group_id), {TopicPartition(topic, 0): value}, 9) is ErrorCode.NONE
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("own_groups", [False, True])
 def test_member_ids_that_nobody_uses_take_little_memory(own_groups: bool) -> None:
     bench = Bench()
@@ -624,6 +628,7 @@ def test_of_two_transactions_the_commit_that_was_written_later_counts(order: tup
     assert fetched[1][partition].offset == 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("version", "timeout_ms"), [(0, 20_000), (3, 30_000)])
 def test_a_record_of_an_old_broker_has_the_session_timeout_for_rebalances_too(version: int, timeout_ms: int) -> None:
     bench = Bench(initial_rebalance_delay_ms=0)

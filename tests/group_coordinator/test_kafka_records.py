@@ -140,6 +140,7 @@ def groups_after_each_batch(version: str) -> Iterator[Any]:
             bench.groups.shutdown()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("version", "first_epoch"), [("3.9.2-kraft", 1), ("4.4.0-kraft", 2)])
 def test_consumer_groups_go_the_way_that_kafka_took_them(version: str, first_epoch: int) -> None:
     seen = []
@@ -164,6 +165,7 @@ def share_group_values(key_type: str) -> list[Any]:
     return [record["value"] for record in expected("4.4.0-kraft", key_type) if record["key"]["groupId"] == "share-1"]
 
 
+@pytest.mark.medium
 def test_a_share_group_goes_the_way_that_kafka_took_it() -> None:
     seen = [
         (group.state.value, group.epoch, group.target_epoch, len(group.members), sum(map(len, group.initialized.values())))
@@ -208,6 +210,7 @@ def test_records_of_streams_groups_are_read_and_written_as_kafka_does() -> None:
         assert (decoded.encode_key(), decoded.encode_value()) == (record.key, record.value)
 
 
+@pytest.mark.medium
 def test_a_streams_group_goes_the_way_that_kafka_took_it() -> None:
     log = MemoryLog()
     where = TopicPartition(GROUP_METADATA_TOPIC, 0)

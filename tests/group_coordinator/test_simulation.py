@@ -10,6 +10,8 @@ import random
 from concurrent.futures import Future
 from typing import Any
 
+import pytest
+
 from tests.support.budget import share_of
 from tests.support.cases import case
 from tests.support.coordinator_fakes import Bench
@@ -17,6 +19,8 @@ from twisted_kafka.group_coordinator.requests import JoinRequest, Sender, SyncRe
 from twisted_kafka.group_coordinator.results import JoinResult, SyncResult
 from twisted_kafka.group_coordinator.state.classic_group_member import MemberTerms
 from twisted_kafka.protocol.errors import ErrorCode
+
+pytestmark = pytest.mark.medium
 
 PARTS = [f"p{index}" for index in range(12)]
 STEPS = 400

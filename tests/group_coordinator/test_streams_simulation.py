@@ -24,6 +24,8 @@ from twisted_kafka.group_coordinator.state.consumer.consumer_group_member import
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.streams.streams_groups import StreamsGroupHeartbeatRequest
 
+pytestmark = pytest.mark.medium
+
 BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 ROLES = ("active", "standby", "warmup")
 TOPOLOGY = topology(subtopology("0", "t", state_changelog_topics=[internal("c")]), subtopology("1", "u"))

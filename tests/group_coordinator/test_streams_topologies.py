@@ -101,6 +101,7 @@ def test_copartitioned_repartition_topics_adapt() -> None:
     assert problem(found) == (Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
+@pytest.mark.medium
 def test_the_cost_of_a_giant_topology_is_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of repartition topics against the order of their ids, which a naive search walks again for each."""
     count, looked_at = 500, 0

@@ -77,6 +77,7 @@ def raw(log: UnifiedLog) -> list[LegacyBatch | DefaultBatch]:
     return [each for segment in log.segments for each in batches(segment.path.read_bytes())]  # type: ignore[misc]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_is_written_the_last_of_each_key_stays(tmp_path: Path, seed: int) -> None:
     run(tmp_path / "topic-0", seed)
@@ -718,6 +719,7 @@ def test_hashes_of_keys_are_multilinear(monkeypatch: pytest.MonkeyPatch, sizes: 
         assert (int(first[number]), int(second[number])) == (lanes[0] << 32 | lanes[1], lanes[2] << 32 | lanes[3])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("load_factor", "count", "at_once"), [(0.9, 50_000, 1000), (0.2, 10_000, 10_000)])
 def test_the_arrays_grow_with_the_keys(load_factor: float, count: int, at_once: int) -> None:
     table = pytest.importorskip(VECTORISED).VectorOffsetMap(1 << 18, load_factor)
@@ -762,6 +764,7 @@ def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None
 # Crashes.
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path: Path, loses_power: Any) -> None:
     crash_everywhere(tmp_path, loses_power, writes=25, stride=STRIDE)
@@ -818,6 +821,7 @@ def assert_in_one_place(log: Any) -> None:
     assert offsets == sorted(set(offsets))
 
 
+@pytest.mark.medium
 @pytest.mark.whole_transfers
 def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path: Path) -> None:
     """Even if that one lies in a segment whose turn comes later, and the machine stops before."""
@@ -849,6 +853,7 @@ def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path: P
             return
 
 
+@pytest.mark.medium
 @pytest.mark.whole_transfers
 def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path: Path) -> None:
     """Wherever the machine stops, and whatever of the renames since the last sync is on the disk."""

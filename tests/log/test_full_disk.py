@@ -20,7 +20,7 @@ from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 
-pytestmark = pytest.mark.whole_transfers  # the disk itself writes a part
+pytestmark = [pytest.mark.medium, pytest.mark.whole_transfers]  # the disk itself writes a part
 
 CONFIGS = {
     "one": {"segment.bytes": "300", "index.interval.bytes": "0"},

@@ -294,6 +294,7 @@ def check_collected(index: TransactionIndex, entries: list[AbortedTransaction], 
     assert is_complete == any(entry.last_stable_offset >= end for entry in entries if entry.last_offset >= start)
 
 
+@pytest.mark.medium
 @pytest.mark.whole_transfers
 def test_one_more_aborted_transaction_costs_what_the_first_one_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = TransactionIndex(tmp_path / "x.txnindex")

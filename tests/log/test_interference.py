@@ -84,6 +84,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch, name: str, beside: Beside, concerns:
     monkeypatch.setattr(os, name, call)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("by_time", [False, True])
 def test_a_reader_beside_a_full_truncation_blames_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_time: bool) -> None:
     bench = Bench(tmp_path / "topic-0")
@@ -97,6 +98,7 @@ def test_a_reader_beside_a_full_truncation_blames_no_disk(tmp_path: Path, monkey
     assert bench.failures == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("by_time", [False, True])
 def test_a_reader_beside_a_move_finds_the_files_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_time: bool
@@ -123,6 +125,7 @@ def test_a_file_that_is_missing_for_good_is_a_failure_of_the_disk(tmp_path: Path
     assert [type(failure) for failure in bench.failures] == [FileNotFoundError]
 
 
+@pytest.mark.medium
 def test_aborted_transactions_are_told_of_beside_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "topic-0")
     log = bench.open()
@@ -154,6 +157,7 @@ def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path: Path, monk
     assert index.entries == TransactionIndex(path).entries == (first, second)
 
 
+@pytest.mark.medium
 def test_two_readers_do_not_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
     log = bench.open()
@@ -201,6 +205,7 @@ def transactions_of(fd: int) -> str:
     return path if path.endswith(".txnindex") else ""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("step", ["open", "check", "transactions"])
 def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     logs = []
@@ -235,6 +240,7 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, mo
     assert data_of(readers[0].end().records)
 
 
+@pytest.mark.medium
 def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_path: Path) -> None:
     directory = LogDirectory(tmp_path)
     directory.is_loaded = True
@@ -250,6 +256,7 @@ def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_p
     assert directory.recovery_points.read() == {FakeLog.topic_partition: 40}
 
 
+@pytest.mark.medium
 def test_a_flush_beside_a_new_leader_epoch_blames_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both want the file of epochs to be written: the flush comes to it while the election is at it."""
     bench = Bench(tmp_path / "topic-0")

@@ -82,6 +82,7 @@ def test_a_start_that_finds_a_directory_in_use_leaves_it_as_it_was(broker: Broke
     assert append(manager.get_log(ONE), b"y") == 1
 
 
+@pytest.mark.medium
 def test_another_process_keeps_its_directory(broker: Broker, tmp_path: Path) -> None:
     program = (
         "import sys, pathlib; from twisted_kafka.log.directories.log_directory import *\n"

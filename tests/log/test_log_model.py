@@ -4,6 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -12,6 +13,8 @@ from tests.support.budget import share_of
 from tests.support.logs import NOW_MS, Bench, batch, contents, data_of
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.records.batch import batches
+
+pytestmark = pytest.mark.medium
 
 MOST_BATCHES = 40
 

@@ -89,6 +89,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UnifiedLog:
     return bench.reopen_clean(log)
 
 
+@pytest.mark.medium
 def test_a_consumer_of_everything_leaves_few_files_open(log: UnifiedLog) -> None:
     assert [value[:2] for _, value in contents(log)] == [b"%02d" % number for number in range(30)]
     assert len(open_files(log)) <= LIMIT + 1
@@ -104,6 +105,7 @@ def test_a_response_that_is_sent_keeps_its_file(log: UnifiedLog) -> None:
     assert b"00xxx" in bytes(region.read())
 
 
+@pytest.mark.medium
 def test_a_replaced_segment_keeps_its_file(log: UnifiedLog) -> None:
     first = log.segments.first
     first.preload()
@@ -111,6 +113,7 @@ def test_a_replaced_segment_keeps_its_file(log: UnifiedLog) -> None:
     assert first.path.name in open_files(log)
 
 
+@pytest.mark.medium
 def test_threads_that_read_everything_find_it(log: UnifiedLog) -> None:
     found: list[int] = []
     readers = [threading.Thread(target=lambda: found.append(len(contents(log)))) for _ in range(4)]

@@ -176,6 +176,7 @@ def test_a_death_at_any_step_of_the_splitting_loses_nothing(tmp_path: Path, lose
             break
 
 
+@pytest.mark.medium
 def test_a_death_at_any_step_of_a_swap_keeps_the_aborted_transactions(tmp_path: Path) -> None:
     """A start that found them beside batches that still were to be swapped took them for those of a replaced segment."""
     aborted = AbortedTransaction(7, 0, 1, 2)

@@ -564,6 +564,7 @@ def reopened(directory: Path) -> UnifiedLog:
     return Bench(directory / "disk" / "topic-0").open(recovery_point=int(point.read_text()) if point.exists() else 0)
 
 
+@pytest.mark.medium
 def test_an_aborted_transaction_that_was_flushed_stays_aborted(tmp_path: Path) -> None:
     """The segment's directory was synced before its transaction index was created in it."""
 
@@ -579,6 +580,7 @@ def test_an_aborted_transaction_that_was_flushed_stays_aborted(tmp_path: Path) -
         assert [entry.last_offset for entry in log.aborted_transactions(0, end)] == [1][: max(0, end - 1)], directory
 
 
+@pytest.mark.medium
 def test_producers_of_before_a_truncation_do_not_come_back(tmp_path: Path) -> None:
     """A new segment begins where one began that was truncated, and the old snapshot there had the same name."""
 
@@ -801,6 +803,7 @@ class TestAfterAPowerFailure:
         assert log.leader_epochs.entries == ((1, 0), (3, 1))
 
 
+@pytest.mark.medium
 def test_a_replica_is_somewhere_wherever_its_move_dies(tmp_path: Path) -> None:
     def prepare(directory: Path) -> None:
         manager = Broker(directory).start(DIRECTORIES, **SETTINGS)
@@ -821,6 +824,7 @@ def test_a_replica_is_somewhere_wherever_its_move_dies(tmp_path: Path) -> None:
         manager.shutdown()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("action", first_of(["recovery", "truncation", "full truncation"], 2))
 def test_no_hole_is_left_wherever_segments_are_dropped(tmp_path: Path, action: str) -> None:
     """Recovery drops those after a torn batch, a truncation those after its offset, one after the other."""
@@ -851,6 +855,7 @@ def test_no_hole_is_left_wherever_segments_are_dropped(tmp_path: Path, action: s
         assert [value for _, value in contents(log)] == values[: len(contents(log))], directory
 
 
+@pytest.mark.medium
 def test_a_log_keeps_its_start_wherever_the_truncation_of_all_its_records_dies(tmp_path: Path) -> None:
     def bench_in(directory: Path) -> Bench:
         return Bench(directory / "disk" / "topic-0", segment_bytes=200, index_interval_bytes=0)
@@ -871,6 +876,7 @@ def test_a_log_keeps_its_start_wherever_the_truncation_of_all_its_records_dies(t
         assert log.log_end_offset >= 18, directory
 
 
+@pytest.mark.medium
 def test_the_newest_records_are_left_wherever_retention_dies(tmp_path: Path) -> None:
     values = [b"%d" % number for number in range(12)]
 
@@ -895,6 +901,7 @@ def test_the_newest_records_are_left_wherever_retention_dies(tmp_path: Path) -> 
         assert left == values[-len(left) :], directory
 
 
+@pytest.mark.medium
 def test_the_end_is_left_wherever_retention_of_the_last_segment_dies(tmp_path: Path) -> None:
     def bench_in(directory: Path) -> Bench:
         return Bench(directory / "disk" / "topic-0", retention_ms=1000)

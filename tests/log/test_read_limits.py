@@ -16,6 +16,8 @@ from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 
+pytestmark = pytest.mark.medium
+
 PACKAGE = unified_log.__name__.rpartition(".")[0]
 MOST_LINES = 400
 

@@ -38,6 +38,7 @@ def test_a_process_that_dies_loses_nothing(bench: Bench) -> None:
     assert contents(bench.open()) == values(50)
 
 
+@pytest.mark.medium
 def test_a_tail_torn_at_any_byte_is_cut_at_the_batch(bench: Bench, tmp_path: Path) -> None:
     log = bench.open()
     fill(log, 11)

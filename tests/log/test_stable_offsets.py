@@ -3,6 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,6 +14,8 @@ from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.records.builder import end_transaction_marker
+
+pytestmark = pytest.mark.medium
 
 producers = st.integers(1, 3)
 

@@ -324,6 +324,7 @@ def test_records_that_do_not_parse(codec: Compression, size: int) -> None:
             validate(assemble_batch(compress(codec, broken), fields))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_decompression_bombs(codec: Compression) -> None:
     bomb = compress(codec, bytes(80 << 20))
@@ -352,6 +353,7 @@ def many(records: int) -> bytes:
     return bytes(assemble_batch(payload, (0, -1, 1, records - 1, NOW, NOW, -1, -1, -1, records)))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("records", [9_000_000, 300_000])
 def test_a_small_request_cannot_keep_a_partition_waiting_for_minutes(records: int) -> None:
     """Nine million records, which all had to get another offset, came in 92 KB and took three minutes and 1.4 GB."""
@@ -543,6 +545,7 @@ def test_decompressing_takes_memory_for_a_while(codec: Compression) -> None:
     assert compressed.conversion == (5, TICK_NS, len(compressed.records))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("magic", [1, 2])
 def test_batches_with_large_records_do_not_take_their_memory_at_once(magic: int) -> None:
     large_bytes = 12 << 20

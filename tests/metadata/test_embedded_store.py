@@ -55,6 +55,7 @@ def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.medium
 def test_a_store_in_use_cannot_be_opened(store: SqliteStore, path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match=r"metadata\.sqlite: database is locked"):
         SqliteStore(path)
@@ -106,6 +107,7 @@ for number in range(1000000):
 """
 
 
+@pytest.mark.medium
 def test_acknowledged_changes_survive_kill_9(path: Path) -> None:
     root = Path(twisted_kafka.__file__).parent.parent
     process = subprocess.Popen(

@@ -53,7 +53,7 @@ class Stores:
             store.close()
 
 
-@pytest.fixture(params=[EMBEDDED, SHARED, ZOOKEEPER])
+@pytest.fixture(params=[EMBEDDED, SHARED, pytest.param(ZOOKEEPER, marks=pytest.mark.medium)])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     if request.param == EMBEDDED:
         stores = Stores(lambda threaded: SqliteStore(tmp_path / "metadata.sqlite", threaded=threaded))
@@ -352,6 +352,7 @@ def test_nodes_of_another_session_cannot_be_taken_for_ones_own(stores: Stores) -
     assert store.set("/a", b"data", 0).version == 1
 
 
+@pytest.mark.medium
 def test_many_nodes_are_written_and_read_at_once(store: Store) -> None:
     paths = [f"/many/{number}" for number in range(1000)]
     store.create("/many")

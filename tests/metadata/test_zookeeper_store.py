@@ -43,6 +43,8 @@ from twisted_kafka.metadata.zookeeper.store import ZooKeeperStore
 from twisted_kafka.protocol.errors import ErrorCode, error_of
 from twisted_kafka.timing.clock import SystemClock
 
+pytestmark = pytest.mark.medium
+
 _numbers = itertools.count()
 
 

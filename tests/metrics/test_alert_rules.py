@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics.metrics_page import SERIES, unknown_series
 
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "etc" / "prometheus-rules.yml"
 

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.metrics.metrics_page import unknown_series
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +25,7 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in panels() for target in panel["targets"]] + variables
 
 
+@pytest.mark.medium
 def test_each_panel_names_metrics_and_labels_that_a_broker_has(page: str) -> None:
     assert len(expressions()) >= 40
     unknown = set(unknown_series("\n".join(expressions()), page)) - ONLY_WITH_FOLLOWERS

@@ -90,6 +90,7 @@ NAMES = ("name", "type_", "function", "self", "instrument", "quantile", "le", "_
 HOSTILE = (*NAMES, "", "a.b", "a_b", "A_B", "1a", "_", "__", "x" * 900_000, "\u00e9", "\ud800", "a b", "\n")
 
 
+@pytest.mark.medium
 def test_whatever_clients_choose_can_be_parsed() -> None:
     registry = MetricsRegistry(ManualClock())
     texts = [*HOSTILE, "\r", "\x1b[2J", "\u2028", '"', "\\", "\x00"]

@@ -62,6 +62,7 @@ def test_client_that_sends_a_byte_at_a_time_is_served_and_holds_up_nobody(servin
     assert slow.recv(100)[4:8] == struct.pack(">i", 1)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("factory", REACTORS)
 def test_half_a_request_expires(serving: Make, factory: Any) -> None:
     server = serving({"connections.max.idle.ms": "300"}, factory)
@@ -101,6 +102,7 @@ def test_reset_while_an_answer_is_written(serving: Make, factory: Any) -> None:
     server.await_completed(6)
 
 
+@pytest.mark.medium
 def test_pipelining_client_that_reads_nothing_is_bounded_in_memory(serving: Make) -> None:
     server = serving()
     other, client = server.connect(), server.connect()
@@ -200,6 +202,7 @@ def test_network_thread_that_is_lost_begins_anew_and_the_rest_serves_on(serving:
     assert len([message for message in messages if "continues with a new reactor" in message]) == 1
 
 
+@pytest.mark.medium
 def test_network_thread_that_is_lost_waits_for_descriptors_to_begin_anew(serving: Make) -> None:
     failures: list[int] = []
 

@@ -49,6 +49,7 @@ def running() -> Iterator[Callable[..., Running]]:
     assert not left, left
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("factory", [make_reactor, poll_reactor])
 def test_echo_on_any_reactor(running: Callable[..., Running], factory: Any) -> None:
     server = running(reactor_factory=factory).start().enable()
@@ -215,6 +216,7 @@ def test_slow_request_does_not_stall_cheap_ones(running: Callable[..., Running])
     quick.close()
 
 
+@pytest.mark.medium
 def test_client_that_never_reads_is_bounded_and_others_served(running: Callable[..., Running]) -> None:
     server = running({"num.network.threads": "1"}).start().enable()
     deaf, good = server.connect(), server.connect()
@@ -487,6 +489,7 @@ def test_the_inter_broker_listener_is_served_by_closing_another_listeners_connec
     third.close()
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells the size of a backlog")
 @pytest.mark.parametrize(("properties", "expected"), [({}, 1024), ({"socket.listen.backlog.size": "7"}, 7)])
 def test_the_backlog_is_as_configured(running: Callable[..., Running], properties: dict[str, str], expected: int) -> None:

@@ -37,6 +37,7 @@ def frames(max_bytes: int) -> list[tuple[type[Message], int, bytes]]:
     return found
 
 
+@pytest.mark.medium
 def test_every_truncation_is_refused() -> None:
     for number, (cls, version, data) in enumerate(frames(160)):
         for size in range(number % STRIDE, len(data), STRIDE):
@@ -101,6 +102,7 @@ def run_mutations(count: int, seed: int) -> None:
     assert 0 < refused < count
 
 
+@pytest.mark.medium
 def test_mutations_are_refused_or_decode() -> None:
     run_mutations(MUTATIONS, 1)
 
@@ -157,6 +159,7 @@ def test_memory_stays_within_a_small_multiple_of_the_frame() -> None:
         assert peak <= len(data) * MEMORY_FACTOR + 20_000, (cls, version, len(data), peak / len(data))
 
 
+@pytest.mark.medium
 def test_the_memory_of_every_message_is_bounded_by_its_frame() -> None:
     rng = random.Random(4)
     patterns = [bytes(20_000), b"\x01" * 20_000, b"\x02" * 20_000, b"\x00\x01" * 10_000, b"\xff" * 20_000, rng.randbytes(20_000)]

@@ -10,6 +10,8 @@ from tests.protocol import samples
 from twisted_kafka.protocol.api import find_message
 from twisted_kafka.protocol.compiler.layout import untagged
 
+pytestmark = pytest.mark.medium
+
 MESSAGES = [
     ("producer", "ProduceRequest"),
     ("producer", "ProduceResponse"),

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.protocol import vectors
 from tests.support.budget import STRIDE
 from twisted_kafka.protocol.api import ApiKey, message_names, request_class, response_class
@@ -63,6 +65,7 @@ def check(vector: dict[str, Any], *, from_any_buffer: bool) -> None:
         assert made.encode(version) == wire
 
 
+@pytest.mark.medium
 def test_every_vector() -> None:
     failures = []
     for number, vector in enumerate(vectors.load()):

@@ -68,6 +68,7 @@ def test_quotas_of_several_levels_each_keep_their_tags() -> None:
     assert not callback.update_cluster_metadata(None)
 
 
+@pytest.mark.medium
 def test_quotas_of_very_many_entities_take_no_longer_each() -> None:
     """With a copy for each, this took minutes."""
     callback = DefaultQuotaCallback()

@@ -28,6 +28,8 @@ from twisted_kafka.recording.recording import read_recording
 from twisted_kafka.testing import Broker, RecordingProxy
 from twisted_kafka.tools.main import main
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:

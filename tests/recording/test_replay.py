@@ -11,6 +11,8 @@ from twisted_kafka.recording.differences import Comparison
 from twisted_kafka.recording.recording import RecordingError, read_recording
 from twisted_kafka.testing import Broker
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -244,6 +244,7 @@ def test_the_log_is_replaced_only_by_a_complete_copy(h: Moving) -> None:
     assert (partition.log, partition.future_log) == (future, None)
 
 
+@pytest.mark.medium
 def test_threads_move_replicas_until_they_are_stopped(h: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twisted_kafka.replication.log_dirs.alter_log_dirs_manager.IDLE_WAIT_S", 60.0)
     h.moves.manager.is_threaded = True

@@ -217,6 +217,7 @@ class TestWaiting:
         assert [read.size_bytes for read in fetch(h, *both, wait_ms=500, min_bytes=2 * size)] == [size, size]
         assert isinstance(fetch(h, *both, wait_ms=500, min_bytes=2 * size + 1), Future)
 
+    @pytest.mark.medium
     def test_min_bytes_count_what_was_there_before(self, h: Harness) -> None:
         h.lead()
         size = len(batch_of(b"a"))

@@ -63,6 +63,7 @@ def waiting(cluster: Cluster, partitions: int) -> tuple[HandThread, "Future[Any]
     return thread, done
 
 
+@pytest.mark.medium
 def test_what_has_not_changed_is_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     thread, done = waiting(cluster, 40)
     reads = Reads(monkeypatch)
@@ -116,6 +117,7 @@ def test_moves_of_a_logs_start_reach_the_follower_in_turn(cluster: Cluster) -> N
     assert [follower.partition(index).log.log_start_offset for index in range(partitions)] == [1] * partitions
 
 
+@pytest.mark.medium
 def test_deleted_records_reach_the_follower_with_its_next_fetch(cluster: Cluster) -> None:
     partitions = 20 * READ_IN_TURN
     leader, follower = cluster.members.values()

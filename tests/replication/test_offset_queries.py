@@ -126,6 +126,7 @@ class TestSegmentStarts:
     def test_no_more_than_asked_for(self, h: Harness) -> None:
         assert [self.starts(h, -1, count=count) for count in (0, -1, 2, 3)] == [[], [], [4, 3], [4, 3, 0]]
 
+    @pytest.mark.medium
     def test_an_empty_log_has_one_start(self, h: Harness) -> None:
         h.lead("empty")
         assert h.replicas.offsets.list_offsets_before(TopicPartition("empty", 0), -1, 10, -1) == [0]

@@ -324,6 +324,7 @@ def test_a_fetch_costs_the_follower_what_has_changed(tmp_path: Path, partitions:
     cluster.close()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "error",
     [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR],

@@ -22,6 +22,8 @@ from twisted_kafka.protocol.messages.controller import AlterPartitionRequest, Al
 from twisted_kafka.replication.fetching.leader_requests import PeerVersions
 from twisted_kafka.replication.fetching.replica_fetcher import Overtaken
 
+pytestmark = pytest.mark.medium
+
 STEPS = 250
 SEEDS = share_of(30)
 OLD_VERSIONS = PeerVersions(fetch=12, list_offsets=6)

@@ -137,6 +137,7 @@ def test_what_breaks_readers(old: Any, new: Any, expected: list[str]) -> None:
     assert kinds(schema(new).cannot_read(schema(old))) == expected
 
 
+@pytest.mark.medium
 def test_a_comparison_of_very_many_parts_ends() -> None:
     parts = [opened({f"p{number}": A}, minProperties=number) for number in range(150)]
     assert schema({"anyOf": parts}).cannot_read(schema({"anyOf": parts[::-1]})) != []

@@ -131,6 +131,7 @@ def test_expired_tokens_are_removed_from_the_store(brokers: Brokers) -> None:
     assert brokers.store.children(TOKENS) == [kept.token_id]
 
 
+@pytest.mark.medium
 def test_tokens_that_expire_together_are_removed_in_parts_while_others_change(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_tokens_that_expire_together_are_removed_in_parts_while_others_change(
     assert brokers.start().tokens() == manager.tokens()
 
 
+@pytest.mark.medium
 def test_tokens_take_no_more_room_than_they_may(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client chooses the renewers, and how many tokens it asks for; each broker keeps all in memory for days."""
     manager = brokers.start()

@@ -37,6 +37,7 @@ def port_of(broker: Broker, listener: str) -> int:
     return next(each.port for each in broker.listeners if each.listener_name == listener)
 
 
+@pytest.mark.medium
 def test_it_is_asked_on_each_kind_of_listener(tmp_path: Path) -> None:
     authority = Authority()
     authority.write_trust(tmp_path / "ca.pem")

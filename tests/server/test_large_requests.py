@@ -273,6 +273,7 @@ def test_a_large_request_that_waits_keeps_its_frame_and_its_memory() -> None:
     assert pool.used_bytes == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("keys", "is_served"), [(MOST_ELEMENTS, True), (MOST_ELEMENTS + 1, False), (900_000, False)])
 def test_a_request_with_too_many_elements_closes_its_connection_with_one_line(keys: int, is_served: bool) -> None:
     stage = Stage()
@@ -288,6 +289,7 @@ def test_a_request_with_too_many_elements_closes_its_connection_with_one_line(ke
     assert peak < 200 * MOST_ELEMENTS
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("most", [MOST_ELEMENTS, MOST_BROKER_ELEMENTS])
 def test_a_controller_may_tell_a_broker_of_a_cluster_about_more_partitions(most: int) -> None:
     stage = Stage()

@@ -188,6 +188,7 @@ def names_of_handlers() -> list[str]:
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("resized-"))
 
 
+@pytest.mark.medium
 def test_pool_is_resized_under_load_and_loses_no_request() -> None:
     layer = Layer()
     clock = SystemClock()
@@ -371,6 +372,7 @@ def test_bundled_requests_give_back_their_memory_when_they_were_handled() -> Non
     assert not layer.observer.completed or all(not each.frame for each in layer.observer.completed)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_started_before", [True, False])
 def test_pool_handles_all_parts_of_bundles_before_it_ends(is_started_before: bool) -> None:
     layer = Layer()

@@ -17,6 +17,8 @@ from tests.support.share_client import (
 )
 from twisted_kafka.testing import Broker
 
+pytestmark = pytest.mark.medium
+
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 BROKER_RESOURCE = 4
 

@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.support.share_client import RawClient, ShareMember, error_of, initialize, new_topic, set_group_configs
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.testing import Broker
+
+pytestmark = pytest.mark.medium
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 LOCK_MS = 30_000

@@ -337,6 +337,7 @@ def test_the_acquire_mode_says_whether_the_limit_is_strict(topic: Topic, mode: i
         assert two.fetch(mode=9).error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.medium
 def test_a_group_that_reads_committed_records_gets_no_aborted_ones(topic: Topic) -> None:
     set_group_configs(topic.client, topic.name, share_isolation_level="read_committed")
     topic.broker.embedded.apply_config_changes(WAIT_S)
@@ -362,6 +363,7 @@ def test_records_deleted_from_the_log_are_passed(topic: Topic) -> None:
         assert one.acquired() == [(2, 2, 1)]
 
 
+@pytest.mark.medium
 def test_the_state_outlives_the_broker() -> None:
     with Broker({"share.coordinator.state.topic.num.partitions": 1}) as broker:
         with RawClient(broker.bootstrap_servers) as client:

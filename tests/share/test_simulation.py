@@ -10,6 +10,7 @@ from tests.support.budget import SHARE, share_of
 SEEDS = 10_000 if SHARE >= 1 else share_of(1_000)
 
 
+@pytest.mark.medium
 @pytest.mark.timeout(120 if SHARE < 1 else 4 * 3600)
 def test_nothing_is_lost_and_nobody_shares_a_record() -> None:
     only = os.environ.get("SHARE_SEED")

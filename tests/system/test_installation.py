@@ -5,6 +5,8 @@ import re
 from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 
+import pytest
+
 from twisted_kafka.system.installation import Installation, install_command, present_installation
 
 METADATA = """Metadata-Version: 2.4
@@ -74,6 +76,7 @@ def test_the_tests_run_in_a_clone() -> None:
     assert install_command("regex") == Installation(there, None).command_for("regex")
 
 
+@pytest.mark.medium
 def test_nothing_tells_users_to_install_from_an_index() -> None:
     root = Path(__file__).resolve().parents[2]
     files = [path for path in root.glob("*.md") if path.name != "CHANGELOG.md"]

@@ -250,6 +250,7 @@ def test_without_a_subscription_nothing_is_taken(telemetry: Telemetry) -> None:
     assert telemetry.shown() == set()
 
 
+@pytest.mark.medium
 def test_texts_of_series_are_bounded() -> None:
     registry = MetricsRegistry(ManualClock())
     exposed = ExposedMetrics(registry)
@@ -265,6 +266,7 @@ def test_texts_of_series_are_bounded() -> None:
     assert len(registry.items()) == 101
 
 
+@pytest.mark.medium
 def test_what_is_kept_of_clients_is_bounded() -> None:
     telemetry = Telemetry(max_instances=1000)
 

@@ -7,6 +7,8 @@ from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.telemetry.otlp import MAX_LABELS, MAX_POINTS, MAX_TEXT_LENGTH, read_metrics
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def data() -> MetricsData:

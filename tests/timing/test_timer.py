@@ -1,7 +1,11 @@
 from collections.abc import Callable
 
+import pytest
+
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
+
+pytestmark = pytest.mark.medium
 
 
 def test_what_is_due_is_done_by_others_until_they_end() -> None:

@@ -19,6 +19,8 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tools.main import EXIT_USAGE, main
 
+pytestmark = pytest.mark.medium
+
 TIMEOUT_S = 30
 FILES = {
     "ca.pem",

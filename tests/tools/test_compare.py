@@ -30,6 +30,7 @@ def address(broker: Broker) -> Address:
     return Address(host, int(port))
 
 
+@pytest.mark.medium
 def test_equal_brokers_show_no_difference(brokers: tuple[Broker, Broker], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *(each.bootstrap_servers for each in brokers), "--api", API]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -37,6 +38,7 @@ def test_equal_brokers_show_no_difference(brokers: tuple[Broker, Broker], capsys
     assert out[0] == f"A is {brokers[0].bootstrap_servers}, B is {brokers[1].bootstrap_servers}"
 
 
+@pytest.mark.medium
 def test_an_answer_that_differs_is_shown_beside_apache_kafkas(
     brokers: tuple[Broker, Broker], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +52,7 @@ def test_an_answer_that_differs_is_shown_beside_apache_kafkas(
     assert found["compared"].keys() == {API}
 
 
+@pytest.mark.medium
 def test_a_broker_that_does_not_go_on_is_a_difference(brokers: tuple[Broker, Broker]) -> None:
     with brokers[1].faults.inject(api=API, close="before"):
         found = compare(*map(address, brokers), apis=[API])
@@ -57,6 +60,7 @@ def test_a_broker_that_does_not_go_on_is_a_difference(brokers: tuple[Broker, Bro
     assert found.differences
 
 
+@pytest.mark.medium
 def test_a_broker_with_topics_is_left_alone(brokers: tuple[Broker, Broker], capsys: pytest.CaptureFixture[str]) -> None:
     brokers[1].create_topic("orders")
     assert main(["compare", *(each.bootstrap_servers for each in brokers), "--api", API]) == EXIT_USAGE
@@ -96,6 +100,7 @@ def test_a_name_without_an_address_is_named(capsys: pytest.CaptureFixture[str]) 
     assert said.endswith("; check the addresses\n")
 
 
+@pytest.mark.medium
 def test_a_broker_that_wants_a_login_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="a" user_a="a";'
     settings = {
@@ -145,6 +150,7 @@ def test_values_are_found_and_shown() -> None:
     assert as_json({"a": (b"text", b"\xff", float("nan"))}) == {"a": ["text", "0xff", "nan"]}
 
 
+@pytest.mark.medium
 def test_apache_kafkas_answers_are_stored_for_each_scenario() -> None:
     stored = StoredAnswers.load()
     assert len(stored) > 13_000

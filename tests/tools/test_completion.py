@@ -8,6 +8,8 @@ import pytest
 
 from twisted_kafka.tools.main import main
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def script(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:

@@ -143,6 +143,7 @@ def test_an_address_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> 
     assert "expected HOST:PORT" in capsys.readouterr().err
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("persona", "told"),
     [

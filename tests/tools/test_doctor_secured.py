@@ -83,6 +83,7 @@ def kinds(lines: list[str]) -> list[str]:
     return [line.split(":")[0] for line in lines]
 
 
+@pytest.mark.medium
 def test_a_broker_with_tls_and_sasl_is_well(doctor: Doctor, stores: Stores) -> None:
     settings = {"listeners": "SASL_SSL://127.0.0.1:0", **with_sasl("SASL_SSL"), **stores.of_broker()}
     with twisted_kafka.Broker(settings) as broker:
@@ -94,6 +95,7 @@ def test_a_broker_with_tls_and_sasl_is_well(doctor: Doctor, stores: Stores) -> N
         )
 
 
+@pytest.mark.medium
 def test_a_login(doctor: Doctor, sasl_broker: twisted_kafka.Broker) -> None:
     address = sasl_broker.bootstrap_servers
     status, lines, _ = doctor(address, security_protocol="SASL_PLAINTEXT", **LOGIN)
@@ -108,6 +110,7 @@ def test_a_login(doctor: Doctor, sasl_broker: twisted_kafka.Broker) -> None:
     assert line.endswith("the mechanism SCRAM-SHA-256 enabled, but PLAIN; set sasl.mechanism to one of these")
 
 
+@pytest.mark.medium
 def test_a_login_that_is_missing_is_told_with_what_the_broker_takes(doctor: Doctor, sasl_broker: twisted_kafka.Broker) -> None:
     status, lines, _ = doctor(sasl_broker.bootstrap_servers)
     assert (status, kinds(lines)) == (1, ["ok", "problem"])
@@ -122,6 +125,7 @@ def test_a_login_where_there_is_none(doctor: Doctor) -> None:
     assert line.endswith("its listener has no SASL; set security.protocol=PLAINTEXT, or SSL")
 
 
+@pytest.mark.medium
 def test_certificates(doctor: Doctor, stores: Stores, tls_broker: twisted_kafka.Broker) -> None:
     address = tls_broker.bootstrap_servers
     assert doctor(address, security_protocol="SSL", **stores.of_client())[0] == 0
@@ -140,6 +144,7 @@ def test_a_certificate_for_another_host(doctor: Doctor, stores: Stores) -> None:
         assert doctor(broker.bootstrap_servers, security_protocol="SSL", **unverified)[0] == 0
 
 
+@pytest.mark.medium
 def test_a_certificate_that_the_broker_wants(doctor: Doctor, stores: Stores) -> None:
     settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **stores.of_broker()}
     key = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(stores.client)}

@@ -11,6 +11,8 @@ from tests.support.cases import case
 from twisted_kafka.tools.commands import COMMANDS
 from twisted_kafka.tools.main import parse
 
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FEWEST = 50

@@ -53,6 +53,7 @@ def test_a_segment_that_a_running_broker_cuts_is_read_to_its_end(tmp_path: Path)
     assert list(found) == []
 
 
+@pytest.mark.medium
 def test_output_whose_reader_has_gone_is_no_error(clean: Path) -> None:
     (path,) = clean.glob("__consumer_offsets-2/*.log")
     command = [sys.executable, "-m", "twisted_kafka.tools.main", "dump-log", "--records", *[str(path)] * 300]
@@ -79,6 +80,7 @@ def damaged_batch() -> bytes:
     return bytes(data)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["clean", "killed"])
 def test_indexes_are_read_to_their_entries(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     seen = 0

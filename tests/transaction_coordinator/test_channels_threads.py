@@ -35,6 +35,8 @@ from twisted_kafka.transaction_coordinator.markers.marker_channels import Marker
 from twisted_kafka.transaction_coordinator.markers.transaction_marker import TransactionMarker
 from twisted_kafka.transaction_coordinator.transaction_coordinator import TransactionCoordinator
 
+pytestmark = pytest.mark.medium
+
 THREADS = 4
 EACH = 500
 WAIT_S = 30

@@ -9,6 +9,8 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.transaction_coordinator.transaction_store import TransactionStore
 
+pytestmark = pytest.mark.medium
+
 COUNT = 2 * share_of(6_000)
 
 

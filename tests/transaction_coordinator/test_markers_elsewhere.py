@@ -258,6 +258,7 @@ def test_what_is_decided_is_sent_again_after_a_restart(world: World) -> None:
     assert world.state() == "CompleteAbort"
 
 
+@pytest.mark.medium
 def test_many_transactions_need_few_requests(world: World) -> None:
     names = [f"tx-{number}" for number in range(1_200)]
     for name in names:

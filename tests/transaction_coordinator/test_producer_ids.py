@@ -22,6 +22,8 @@ from twisted_kafka.transaction_coordinator.producer_id_manager import (
     ProducerIdManager,
 )
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Any]:

@@ -1,5 +1,7 @@
 import threading
 
+import pytest
+
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.purgatory import DelayedOperation, DelayedOperationPurgatory
@@ -141,6 +143,7 @@ def test_failing_operation_does_not_keep_others_waiting() -> None:
     assert purgatory.watched == 0
 
 
+@pytest.mark.medium
 def test_completed_exactly_once_among_threads() -> None:
     timer = Timer(SystemClock())
     timer.start()

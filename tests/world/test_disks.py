@@ -103,6 +103,7 @@ def run(seed: int, brokers: int, **faults: int) -> World:
     return outcome.world
 
 
+@pytest.mark.medium
 def test_a_broker_with_a_full_disk_stops_and_starts_again() -> None:
     shop = Shop()
 

@@ -13,6 +13,8 @@ import pytest_twisted_kafka  # noqa: F401 kept when pytester forgets what its te
 from tests.support.budget import patient
 from twisted_kafka.world import World, plugin, seeds  # noqa: F401
 
+pytestmark = pytest.mark.medium
+
 pytest_plugins = ["pytester"]
 
 

@@ -28,6 +28,7 @@ from twisted_kafka.world.processes import ProgramError
 WAIT_S = 300
 
 
+@pytest.mark.medium
 def test_a_seed_gives_the_same_run_again_and_another_seed_another() -> None:
     first, again, other = (run(seed, 1, has_faults=False) for seed in (1, 1, 2))
     assert first == again != other
@@ -155,6 +156,7 @@ def test_functions_that_block_run_on_threads_of_the_world() -> None:
     assert [ended_s - began_s for ended_s in program.result] == [pytest.approx(1.0)] * 3
 
 
+@pytest.mark.medium
 def test_programs_with_loops_of_their_own_share_a_thread_of_the_system() -> None:
     async def numbers() -> AsyncIterator[int]:
         for number in range(3):

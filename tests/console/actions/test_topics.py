@@ -15,6 +15,7 @@ from twisted_kafka.console.queries.records.messages import message
 from twisted_kafka.console.queries.topics.topic import topic
 
 
+@pytest.mark.medium
 def test_the_life_of_a_topic(session: Session, name: Callable[[str], str]) -> None:
     create = CreateTopic(name("t"), 2, settings=(("retention.ms", "60000"),))
     assert create.preview(session).rows == (("partitions", "2"), ("replication factor", "1"), ("retention.ms", "60000"))

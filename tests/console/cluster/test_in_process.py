@@ -101,6 +101,7 @@ def test_a_wait_ends(guarded: twisted_kafka.Broker) -> None:
     assert root.ask(MetadataRequest(topics=[])).brokers
 
 
+@pytest.mark.medium
 def test_quotas_hold_it_back(guarded: twisted_kafka.Broker) -> None:
     root = session_in(guarded, "root", 0.2)
     entity = [EntityData(entity_type="user", entity_name="root")]

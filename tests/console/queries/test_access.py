@@ -63,6 +63,7 @@ def allow(
     assert not result.error_code
 
 
+@pytest.mark.medium
 def test_why_a_user_may_do_something(guarded: twisted_kafka.Broker, root: Session) -> None:
     make_topic(root, "payments")
     none = may(root, "User:alice", READ, PAYMENTS)

@@ -24,6 +24,7 @@ def reset(session: Session, group_id: str, topic: str, to: str) -> None:
     ResetOffsets(group_id, (topic,), to).do(session)
 
 
+@pytest.mark.medium
 def test_a_classic_group_with_its_lag(session: Session, topic: str, name: Callable[[str], str]) -> None:
     reset(session, name("app"), topic, "4")
     member_id = join_classic(session, name("app"), topic, [1])
@@ -88,6 +89,7 @@ def test_offsets_are_set_after_a_preview(session: Session, topic: str, name: Cal
         ResetOffsets(name("g"), to="1").preview(session)
 
 
+@pytest.mark.medium
 def test_a_share_group(session: Session, topic: str, name: Callable[[str], str]) -> None:
     join_consumer(session, name("share"), topic, kind=ShareGroupHeartbeatRequest)
     found = group(session, name("share"))

@@ -66,6 +66,7 @@ def answers() -> dict[str, Answer]:
     }
 
 
+@pytest.mark.medium
 def test_every_kind_of_answer_has_every_header() -> None:
     found = answers()
     assert [each.status for each in found.values()] == [

@@ -136,6 +136,7 @@ def done(browser: Browser, **form: str) -> str:
     return browser.get(answer.location).text
 
 
+@pytest.mark.medium
 def test_a_topic_is_created_grows_changes_and_is_deleted(kafka: Broker, browser: Browser) -> None:
     new = {"action": "create-topic", "topic": "invoices", "partitions": "2", "settings": "retention.ms=1000\ncleanup.policy=delete"}
     assert "This will create topic invoices" in previewed(browser, **new)
@@ -166,6 +167,7 @@ def test_a_record_is_produced_and_a_dead_letter_resent(kafka: Broker, browser: B
     assert b"broken" in [each.value for each in kafka.records("payments")]
 
 
+@pytest.mark.medium
 def test_a_group_is_reset_and_deleted(browser: Browser) -> None:
     reset = {"action": "reset-offsets", "group": "billing", "to": "earliest", "topics": "payments:0"}
     assert "set 1 offset of group billing" in previewed(browser, **reset)
@@ -212,6 +214,7 @@ def test_a_form_with_a_mistake_says_so_and_changes_nothing(browser: Browser, for
     assert browser.post("/change", step="do", **form).status in (400, 404, 409)
 
 
+@pytest.mark.medium
 def test_a_place_in_a_topic_with_many_partitions_fits_into_the_address(
     kafka: Broker, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

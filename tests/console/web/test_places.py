@@ -22,6 +22,7 @@ def test_a_long_place_has_a_name_that_fits() -> None:
     assert kept.cursor(name) == MANY
 
 
+@pytest.mark.medium
 def test_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "MOST_BYTES", 1_000_000)
     kept = Places()

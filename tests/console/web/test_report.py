@@ -10,6 +10,8 @@ from tests.support.eventually import eventually
 from twisted_kafka.console.web import report_run
 from twisted_kafka.testing import Broker
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:

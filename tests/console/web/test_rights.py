@@ -46,6 +46,7 @@ def alice(kafka: Broker) -> Browser:
     return logged_in(kafka, "alice")
 
 
+@pytest.mark.medium
 def test_nobody_sees_anything_without_a_login(kafka: Broker) -> None:
     for path in sorted(GETS):
         shown = Browser(kafka.embedded.console_url).get(path)
@@ -89,6 +90,7 @@ def test_a_user_sees_nothing_else(alice: Browser, path: str) -> None:
     assert "super.users" not in shown.body
 
 
+@pytest.mark.medium
 def test_pages_of_the_cluster_show_what_there_is_to_show(alice: Browser) -> None:
     for path in ("/", "/cluster", "/storage", "/report", "/transactions", "/hanging"):
         shown = alice.get(path)
@@ -125,6 +127,7 @@ def test_a_user_without_rights_changes_nothing(kafka: Broker, alice: Browser, fo
     assert "0 quotas" in logged_in(kafka, "root").get("/quotas").text  # root's password is what it was
 
 
+@pytest.mark.medium
 def test_a_super_user_sees_and_changes_all(kafka: Broker) -> None:
     root = logged_in(kafka, "root")
     assert "secrets" in root.get("/topics").text
@@ -146,6 +149,7 @@ def test_no_secret_setting_is_in_the_log(kafka: Broker, key: str) -> None:
     assert not any(PASSWORD in each for each in lines)
 
 
+@pytest.mark.medium
 def test_the_life_of_a_user_with_rights(kafka: Broker) -> None:
     root = logged_in(kafka, "root")
     carol = {"action": "set-password", "user": "carol", "mechanism": "SCRAM-SHA-256"}
@@ -180,6 +184,7 @@ def done(browser: Browser, **form: str) -> None:
     assert answer.status == 303, answer.text
 
 
+@pytest.mark.medium
 def test_two_users_do_not_share_a_live_part(kafka: Broker, alice: Browser) -> None:
     root = logged_in(kafka, "root")
     assert "secrets" in root.first_event("/live?at=/topics")

@@ -405,6 +405,7 @@ def test_static_files_have_no_names_that_a_disk_refuses(served: Served, name: st
     assert served.get(f"/static/{'a' * 300}.js").status == 404
 
 
+@pytest.mark.medium
 def test_names_from_the_network_are_not_kept() -> None:
     class Name(str):
         """One that can be watched."""
@@ -466,6 +467,7 @@ def test_all_bodies_together_are_bounded() -> None:
     assert served.site.body_bytes == 0
 
 
+@pytest.mark.medium
 def test_connections_are_bounded_and_silent_ones_end() -> None:
     served = Served()
     first = served.connect()

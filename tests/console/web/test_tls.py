@@ -5,11 +5,15 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.support.certificates import Authority
 from tests.support.console import session_in
 from tests.support.eventually import eventually
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.testing import Broker as Kafka
+
+pytestmark = pytest.mark.medium
 
 
 def served(broker: Broker, authority: Authority) -> tuple[int, str, bytes]:

@@ -268,6 +268,7 @@ def test_a_connection_that_cannot_be_handed_on_is_closed_and_the_next_is_served(
     assert here.quotas.total == 2
 
 
+@pytest.mark.medium
 def test_it_goes_on_with_another_reactor_of_its_network_thread(accepting: Any) -> None:
     one = accepting([0])
     one.reactor = ReadersReactor()

@@ -53,6 +53,7 @@ def test_what_is_no_name() -> None:
         assert "Errno" not in str(caught.value), "it is for people"
 
 
+@pytest.mark.medium
 def test_lookups_that_hang_end_and_are_few(hanging: list[str]) -> None:
     for number in range(MAX_LOOKUPS):
         with pytest.raises(UnknownHostError, match=r"no name server answered within 0\.05 s"):

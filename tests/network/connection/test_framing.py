@@ -239,6 +239,7 @@ def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
     assert buffers.kept_bytes == 0
 
 
+@pytest.mark.medium
 def test_there_are_few_sizes_of_buffers() -> None:
     buffers = FrameBuffers(1_000_000, 0)
     sizes = {frame_bytes: buffers.size_for(frame_bytes) for frame_bytes in (*range(20_000), *range(20_000, 1_000_000, 17))}

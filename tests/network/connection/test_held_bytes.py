@@ -64,6 +64,7 @@ def test_nothing_is_read_ahead_while_much_is_held() -> None:
     assert busy_transport.is_reading
 
 
+@pytest.mark.medium
 def test_many_clients_may_begin_a_large_request_at_once() -> None:
     clock = ManualClock()
     pool = MemoryPool(200_000, clock, least_bytes=PARTIAL)
@@ -101,6 +102,7 @@ def test_the_whole_buffer_of_an_incomplete_request_is_held() -> None:
     assert 0 < sum(transport.is_closed for transport in begun) < 20
 
 
+@pytest.mark.medium
 def test_what_is_held_is_forgotten_with_its_connection_and_once_it_is_handled() -> None:
     layer = Layer()
     for _ in range(3 * HELD_BYTES // PARTIAL):
@@ -187,6 +189,7 @@ def test_the_total_is_the_sum_of_what_was_noted_last() -> None:
     assert held.total_bytes == 59
 
 
+@pytest.mark.medium
 def test_notes_of_unread_responses_count_too() -> None:
     layer = Layer()
     for number in range(40):

@@ -6,6 +6,8 @@ from tests.network.loop.handover import explore
 from tests.support.budget import share_of
 from twisted_kafka.system.interpreter import IS_PYPY
 
+pytestmark = pytest.mark.medium
+
 QUICK = 40 if IS_PYPY else 4 * share_of(40)  # which traces lines slowly
 SLOW = 2_000 if IS_PYPY else 10_000
 

@@ -276,6 +276,7 @@ def test_a_handler_is_woken_for_requests_that_waited_for_room() -> None:
     assert woken == [True]
 
 
+@pytest.mark.medium
 def test_a_connection_that_is_closed_while_the_queue_is_full_is_not_kept() -> None:
     layer = Layer(queue_size=1)
     layer.connect()[0].dataReceived(frame(1))
@@ -474,6 +475,7 @@ def test_a_connection_that_fails_is_closed_with_a_line_and_the_others_go_on(monk
     assert all(transport.is_closed for transport in transports)
 
 
+@pytest.mark.medium
 def test_random_interleavings_answer_everything_once_and_in_order() -> None:
     for seed in range(20):
         with case(seed=seed):

@@ -54,6 +54,7 @@ def test_waker_is_due_from_the_first_call_until_it_is_read(waker: Waker) -> None
     assert not is_due(waker)
 
 
+@pytest.mark.medium
 def test_waker_never_blocks_who_calls_it(waker: Waker) -> None:
     for _ in range(100_000):  # more than a pipe holds
         waker.wakeUp()

@@ -33,6 +33,7 @@ def serial_of(client: TlsClient) -> int:
     return certificate.serial_number
 
 
+@pytest.mark.medium
 def test_a_file_that_was_replaced_serves_new_connections_and_leaves_the_old_ones(tmp_path: Path) -> None:
     listener = Listener(files(tmp_path, BROKER))
     old = listener.connect().handshake()
@@ -88,6 +89,7 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
     assert serial_of(listener.connect().handshake()) == renewed.certificate.serial_number
 
 
+@pytest.mark.medium
 def test_a_file_that_cannot_be_used_is_told_of_once_and_replaced_by_the_next(tmp_path: Path) -> None:
     listener = Listener(files(tmp_path, BROKER))
     path = tmp_path / "key.p12"

@@ -35,6 +35,7 @@ from twisted_kafka.protocol.regions import FileRegion
 VERSIONS = list(samples.every_version())
 
 
+@pytest.mark.medium
 def test_random_messages_of_every_version_round_trip() -> None:
     rng = random.Random(1)
     for cls, version in VERSIONS:

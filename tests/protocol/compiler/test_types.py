@@ -37,6 +37,7 @@ def test_invalid_declarations_are_refused() -> None:
         make("Bad", (Message,), {"__annotations__": {"x": list[list[Int32]]}, "x": field(factory=list)})
 
 
+@pytest.mark.medium
 def test_importing_the_api_imports_no_messages() -> None:
     program = "import sys, twisted_kafka.protocol.api; print([m for m in sys.modules if '.messages.' in m])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -267,6 +267,7 @@ def test_header_keys_that_are_not_utf_8_survive() -> None:
     assert bytes(encode_records([record], 0)) == payload
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", list(Compression))
 def test_mutations_raise_kafka_errors_and_end(magic: int, codec: Compression) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from twisted_kafka.protocol.records import checksums
 
+pytestmark = pytest.mark.medium
+
 _ENDS = (0, 1, 255, 256, 257, 65_535, 65_536, 65_537, 131_073, 140_000)
 
 

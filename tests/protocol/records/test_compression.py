@@ -57,6 +57,7 @@ def test_mutated_data_raises_one_of_two_errors(codec: Compression) -> None:
             decompress(codec, bytes(broken), limit_bytes=LIMIT)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_is_refused_within_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(16 << 20))
@@ -220,6 +221,7 @@ def test_a_missing_library_is_named(codec: Compression, monkeypatch: pytest.Monk
         decompress(codec, packed, limit_bytes=LIMIT)
 
 
+@pytest.mark.medium
 def test_large_gzip_content_is_in_memory_once() -> None:
     size = 16 << 20
     packed = gzip.compress(bytes(size))

@@ -58,6 +58,7 @@ def check_agreement(payload: bytes, count: int) -> None:
     assert outcome(scan_with_numpy, payload, count) == expected
 
 
+@pytest.mark.medium
 @SLOW
 @given(RECORDS, st.lists(st.integers(-5, 70_000), min_size=20, max_size=20) | st.none())
 def test_well_formed_records(records: list[SimpleRecord], deltas: list[int] | None) -> None:
@@ -66,6 +67,7 @@ def test_well_formed_records(records: list[SimpleRecord], deltas: list[int] | No
     check_agreement(payload, len(records))
 
 
+@pytest.mark.medium
 @SLOW
 @given(RECORDS, st.data())
 def test_broken_records(records: list[SimpleRecord], data: st.DataObject) -> None:
@@ -104,6 +106,7 @@ def test_records_of_one_layout(
     check_agreement(bytes(payload), count)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", first_of(range(3)))
 def test_many_records_of_equal_and_varying_lengths(seed: int) -> None:
     generator = random.Random(seed)
@@ -127,6 +130,7 @@ def test_many_records_of_equal_and_varying_lengths(seed: int) -> None:
         assert outcome(scan_in_python, payload, count) is outcome(scan_with_numpy, payload, count) is None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("count", "step_ms"), [(8193, 0), (16_390, 1), (40_000, -1)])
 def test_many_records_of_one_layout(count: int, step_ms: int) -> None:
     """Their offset deltas take one, two and three bytes."""
@@ -174,6 +178,7 @@ def test_malformed_records_are_refused(payload: bytes) -> None:
     assert outcome(scan_in_python, payload, 1) is None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "payload",
     [

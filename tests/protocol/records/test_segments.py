@@ -16,6 +16,8 @@ from twisted_kafka.protocol.records.batch import ControlRecordType, RecordBatch,
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_coordinator_epoch
 from twisted_kafka.protocol.records.record import Record
 
+pytestmark = pytest.mark.medium
+
 ARCHIVE = Path(__file__).parents[2] / "data" / "segments" / "reference.tar.xz"
 DIRECTORIES = {
     "3.9.2-kraft": 1385,

@@ -251,6 +251,7 @@ def test_a_node_that_breaks_leaves_the_acls_as_they_were(tmp_path: Path) -> None
     assert brokers.allows("t")
 
 
+@pytest.mark.medium
 def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path)
     brokers.create(acl("t", prefixed=True))
@@ -334,6 +335,7 @@ def test_acls_are_listed_by_filter(tmp_path: Path) -> None:
     assert set(brokers.authorizer.acls(AclBindingFilter(name="abc"))) == {literal}
 
 
+@pytest.mark.medium
 def test_what_a_request_is_denied_is_a_small_multiple_of_what_it_asks(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path)
     context = context_of()

@@ -110,6 +110,7 @@ def test_an_answer_over_tls(server: Server, tmp_path: Path, monkeypatch: pytest.
     assert fetch(url) == b"{}"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_server_that_talks_without_end_is_left_in_time(server: Server, scheme: str) -> None:
     """Each read has some bytes, so that no timeout of a socket ends it."""

@@ -98,6 +98,7 @@ class Endpoint:
 ISSUER = Issuer()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["RS256", "PS512", "ES256"])
 def test_a_signed_token_is_accepted(kind: str) -> None:
     issuer = Issuer("k", kind)
@@ -132,6 +133,7 @@ def test_a_signed_token_that_says_something_wrong_is_refused(changes: dict[str, 
         Endpoint(ISSUER).tokens().validate(ISSUER.sign(**{**SIGNED, **changes}))
 
 
+@pytest.mark.medium
 def test_a_token_that_was_changed_or_not_signed_is_refused() -> None:
     tokens = Endpoint(ISSUER).tokens()
     good = ISSUER.sign(**SIGNED)
@@ -156,6 +158,7 @@ def test_a_token_that_was_changed_or_not_signed_is_refused() -> None:
     assert tokens.validate(good).principal_name == "alice"
 
 
+@pytest.mark.medium
 def test_an_unknown_key_has_the_keys_fetched_but_not_too_often() -> None:
     new = Issuer("key-2")
     endpoint = Endpoint(ISSUER)

@@ -100,6 +100,7 @@ def test_who_wants_to_be_somebody_else_is_told_so() -> None:
     assert "authorization id (bob) that is different from the token's principal name (alice)" in text
 
 
+@pytest.mark.medium
 def test_a_jwks_endpoint_means_signed_tokens(tmp_path: Path) -> None:
     issuer = Issuer()
     path = tmp_path / "jwks.json"
@@ -113,6 +114,7 @@ def test_a_jwks_endpoint_means_signed_tokens(tmp_path: Path) -> None:
         stage.listener.close()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

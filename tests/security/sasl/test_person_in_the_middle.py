@@ -9,6 +9,8 @@ from tests.security.sasl.scram_stage import staged
 from tests.support.security.scram_client import ScramClient
 from twisted_kafka.security.scram.formulas import SCRAM_SHA_256, SCRAM_SHA_512
 
+pytestmark = pytest.mark.medium
+
 MECHANISMS = (SCRAM_SHA_256, SCRAM_SHA_512)
 
 

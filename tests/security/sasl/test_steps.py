@@ -391,6 +391,7 @@ def _random_step(chance: random.Random, client: Client) -> set[str]:
     return set()
 
 
+@pytest.mark.medium
 def test_random_steps_let_nobody_in_without_the_right_password() -> None:
     with capturedLogs():
         assert walk(1, FUZZ_STEPS // 2) > 50

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
+
+pytestmark = pytest.mark.medium
 
 
 def _settings(cli: Cli, *arguments: str) -> dict[str, object]:

@@ -10,6 +10,8 @@ import twisted_kafka
 from tests.support.certificates import Authority
 from tests.tools.admin.cli import Cli
 
+pytestmark = pytest.mark.medium
+
 _JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{0}" password="{0}-secret" {1};'
 _USERS = 'user_admin="admin-secret" user_alice="alice-secret"'
 

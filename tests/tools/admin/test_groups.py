@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
 from twisted_kafka.client.connections.addresses import parse_address
@@ -19,6 +21,8 @@ from twisted_kafka.protocol.messages.coordinators.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+
+pytestmark = pytest.mark.medium
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from tests.tools.admin.cli import Cli
 from twisted_kafka.console.cluster.murmur2 import murmur2, partition_for
 
 
+@pytest.mark.medium
 def test_arguments_and_lines_are_records(cli: Cli) -> None:
     topic = cli.topic("-p", "1")
     assert cli.ok("produce", topic, "a", "b").lines == [f"2 records sent to {topic}: partition 0 offsets 0 to 1"]
@@ -15,6 +16,7 @@ def test_arguments_and_lines_are_records(cli: Cli) -> None:
     assert cli.ok("consume", topic).lines == ["a", "b", "ü", "", "last"]
 
 
+@pytest.mark.medium
 def test_keys_headers_timestamps_and_partitions(cli: Cli) -> None:
     topic = cli.topic("-p", "3")
     options = ["-K", ":", "-H", "h=x", "-H", "i=", "-t", "2026-01-02T03:04:05Z", "-p", "2"]
@@ -26,6 +28,7 @@ def test_keys_headers_timestamps_and_partitions(cli: Cli) -> None:
     assert second.split("|")[3:] == ["all", "", "null"]
 
 
+@pytest.mark.medium
 def test_a_record_as_json_comes_back_as_it_was(cli: Cli) -> None:
     topic, copy = cli.topic("-p", "2"), cli.topic("-p", "2", name="copy")
     given = (
@@ -45,6 +48,7 @@ def test_a_record_as_json_comes_back_as_it_was(cli: Cli) -> None:
     assert [{**each, "topic": topic} for each in cli.json("consume", copy)] == result.json
 
 
+@pytest.mark.medium
 def test_bytes_in_hexadecimal(cli: Cli) -> None:
     topic = cli.topic("-p", "1")
     cli.ok("produce", topic, "-f", "hex", "-K", ":", stdin=b"00ff:0a 0d\n")
@@ -52,6 +56,7 @@ def test_bytes_in_hexadecimal(cli: Cli) -> None:
     assert cli.ok("consume", topic).out == b"\n\r\n"
 
 
+@pytest.mark.medium
 def test_positions(cli: Cli) -> None:
     topic = cli.topic("-p", "2")
     for number in range(5):
@@ -87,6 +92,7 @@ def test_compression(codec: str, cli: Cli) -> None:
     assert cli.ok("consume", topic).lines == lines
 
 
+@pytest.mark.medium
 def test_many_records_in_many_batches(cli: Cli) -> None:
     topic = cli.topic("-p", "3")
     lines = [f"{number:0100}" for number in range(10_000)]
@@ -94,6 +100,7 @@ def test_many_records_in_many_batches(cli: Cli) -> None:
     assert sorted(cli.ok("consume", topic).lines) == lines
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_fewer_acknowledgements(acks: str, cli: Cli) -> None:
     topic = cli.topic("-p", "1")
@@ -102,6 +109,7 @@ def test_fewer_acknowledgements(acks: str, cli: Cli) -> None:
     assert "a" in cli.ok("consume", topic).lines
 
 
+@pytest.mark.medium
 def test_records_that_were_deleted_are_skipped(cli: Cli) -> None:
     topic = cli.topic("-p", "1")
     cli.ok("produce", topic, "a", "b", "c")
@@ -128,6 +136,7 @@ def test_input_that_is_wrong(options: list[str], stdin: bytes, said: str, cli: C
     assert said in cli.fails("produce", cli.topic("-p", "1"), *options, stdin=stdin)
 
 
+@pytest.mark.medium
 def test_a_time_of_zero_is_a_time(cli: Cli) -> None:
     topic = cli.topic("-p", "1")
     cli.ok("produce", topic, "a", "-t", "1970-01-01T00:00:00Z")
@@ -136,6 +145,7 @@ def test_a_time_of_zero_is_a_time(cli: Cli) -> None:
     assert "is not a position" in cli.fails("produce", topic, "a", "-t", f"{'9' * 400}d", status=2)
 
 
+@pytest.mark.medium
 def test_a_time_before_all_times_is_the_beginning(cli: Cli) -> None:
     """As timestamps, -1 and -2 stand for the ends of a partition, and others are refused."""
     topic = cli.topic("-p", "1")
@@ -164,6 +174,7 @@ def test_a_compacted_topic_needs_keys(cli: Cli) -> None:
     cli.ok("produce", topic, "a", "--key", "k")
 
 
+@pytest.mark.medium
 def test_wrong_options(cli: Cli) -> None:
     assert "--show what: expected topic, partition" in cli.fails("consume", "x", "--show", "what", status=2)
     assert "--follow has no end" in cli.fails("consume", "x", "--follow", "--until", "3", status=2)

@@ -2,10 +2,13 @@
 
 import hashlib
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
 
 
+@pytest.mark.medium
 def test_acls(cli: Cli) -> None:
     topic, user = f"{cli.prefix}-orders", f"User:{cli.prefix}"
     rows = cli.json("acls", "create", "--principal", user, "--operation", "read,describe-configs", "--topic", topic)
@@ -72,6 +75,7 @@ def test_wrong_options_of_acls(cli: Cli) -> None:
     assert "or use --all" in cli.fails("acls", "delete", "-y", status=2)
 
 
+@pytest.mark.medium
 def test_users(cli: Cli) -> None:
     user = f"{cli.prefix}-alice"
     done = cli.ok("users", "set-password", user, stdin=b"secret\n")
@@ -92,6 +96,7 @@ def test_users(cli: Cli) -> None:
     assert "--iterations must be from 4096" in cli.fails("users", "set-password", user, "--iterations", "1", status=2)
 
 
+@pytest.mark.medium
 def test_quotas(cli: Cli) -> None:
     user, client = f"{cli.prefix}-alice", "shop"
     both = ["--user", user, "--client-id", client]

@@ -5,6 +5,7 @@ import pytest
 from tests.tools.admin.cli import Cli
 
 
+@pytest.mark.medium
 def test_a_topic_is_created_listed_described_and_deleted(cli: Cli) -> None:
     name = f"{cli.prefix}-orders"
     created = cli.ok("topics", "create", name, "-p", "3", "-r", "1", "--config", "retention.ms=60000")
@@ -49,6 +50,7 @@ def test_one_bad_topic_does_not_stop_the_others(cli: Cli) -> None:
     assert result.err.startswith(f"twisted-kafka: topic {cli.prefix} b: ")
 
 
+@pytest.mark.medium
 def test_a_dry_run_changes_nothing(cli: Cli) -> None:
     name = f"{cli.prefix}-orders"
     assert "could be created" in cli.ok("topics", "create", name, "--dry-run").text
@@ -66,6 +68,7 @@ def test_partitions_are_added_but_not_removed(cli: Cli) -> None:
     assert "4 partition" in cli.fails("topics", "alter", name, "--partitions", "2")
 
 
+@pytest.mark.medium
 def test_a_deletion_asks_first_and_says_so_if_it_cannot(cli: Cli) -> None:
     name = cli.topic()
     cli.ok("produce", name, "a", "b")
@@ -86,6 +89,7 @@ def test_a_misspelt_setting_gets_the_key_that_was_meant(cli: Cli) -> None:
     assert cli.fails("topics", "create", name, "-c", "qwertz=3").endswith("configs describe topic NAME --all lists the keys")
 
 
+@pytest.mark.medium
 def test_old_records_are_deleted(cli: Cli) -> None:
     name = cli.topic("-p", "1")
     cli.ok("produce", name, "a", "b", "c")

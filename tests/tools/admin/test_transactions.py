@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.tools.admin.cli import Cli
 from twisted_kafka.client.connections.addresses import parse_address
@@ -16,6 +18,8 @@ from twisted_kafka.protocol.messages.coordinators.transactions import (
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+
+pytestmark = pytest.mark.medium
 
 _TIMEOUT_S = 30
 

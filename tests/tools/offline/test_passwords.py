@@ -53,6 +53,7 @@ def test_the_first_user_of_a_broker(set_password: Command, tmp_path: Path, capsy
     assert "iterations=4096" in config["SCRAM-SHA-512"]
 
 
+@pytest.mark.medium
 def test_another_mechanism_and_a_new_password(set_password: Command, tmp_path: Path) -> None:
     assert set_password("admin", password="first") == 0
     assert set_password("admin", "-m", "SCRAM-SHA-256", "--iterations", "8192", password="second") == 0

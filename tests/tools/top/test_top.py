@@ -116,6 +116,7 @@ def test_a_snapshot_of_a_cluster(session: Session) -> None:
     assert as_json(found, None)["groups"] == [{"group": "app", "state": "Empty", "lag": 20}]
 
 
+@pytest.mark.medium
 def test_one_picture_for_a_pipe(broker: twisted_kafka.Broker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "-b", broker.bootstrap_servers, "--once", "-i", "0.2"]) == 0
     out = capsys.readouterr().out

@@ -16,6 +16,7 @@ from tests.world.hours.runs import faults_of, run
 WAIT_S = 600
 
 
+@pytest.mark.medium
 def test_four_seconds_of_a_cluster() -> None:
     outcome = run(1, 4)
     assert outcome.error is None

@@ -17,6 +17,8 @@ from twisted_kafka.world import World
 from twisted_kafka.world.moments.copies import GO_ON, Moments
 from twisted_kafka.world.seeds import run_test
 
+pytestmark = pytest.mark.medium
+
 COUNT = 20
 
 

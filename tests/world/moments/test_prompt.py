@@ -10,6 +10,8 @@ from twisted_kafka.world import World
 from twisted_kafka.world.moments.copies import GO_ON
 from twisted_kafka.world.moments.prompt import talk
 
+pytestmark = pytest.mark.medium
+
 
 def test_commands_show_the_world_and_end_the_visit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

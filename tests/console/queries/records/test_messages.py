@@ -32,6 +32,7 @@ def topic(session: Session, name: Callable[[str], str]) -> str:
     return topic
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("start", ["newest", "earliest"])
 def test_the_pages_have_each_record_once(session: Session, topic: str, start: str) -> None:
     found: list[tuple[int, int]] = []
@@ -95,6 +96,7 @@ def test_a_search_stops_and_goes_on(session: Session, topic: str) -> None:
         assert stops >= 2
 
 
+@pytest.mark.medium
 def test_records_larger_than_the_budget_still_come_one_by_one(session: Session, name: Callable[[str], str]) -> None:
     topic = make_topic(session, name("large"))
     for number in range(20):

@@ -9,6 +9,8 @@ from twisted_kafka.console.queries.overview import overview
 from twisted_kafka.console.queries.paging import Asked
 from twisted_kafka.console.queries.topics.topics import topics
 
+pytestmark = pytest.mark.medium
+
 
 def test_pages_of_topics(session: Session, name: Callable[[str], str]) -> None:
     names = [make_topic(session, name(f"a{number}"), number) for number in (1, 2, 3)]

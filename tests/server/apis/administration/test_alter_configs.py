@@ -266,6 +266,7 @@ def test_a_name_that_no_subscription_can_have_fails_alone(broker: OneBroker, nam
     assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
 
 
+@pytest.mark.medium
 def test_a_request_that_fails_for_many_resources_is_one_line(broker: OneBroker) -> None:
     resources = [
         IncrementalAlterConfigsRequestAlterConfigsResource(resource_type=TOPIC, resource_name=f"no-such-{number}", configs=[])

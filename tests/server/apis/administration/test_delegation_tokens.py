@@ -190,6 +190,7 @@ def test_tokens_that_are_left_out_of_a_list_are_not_logged_as_denied(tokens: Tok
     assert tokens.authorizer.logged == {"User:bob"}
 
 
+@pytest.mark.medium
 def test_many_owners_are_looked_for_at_once(tokens: Tokens) -> None:
     created = [tokens.create().token_id for _ in range(100)]
     owners = [KafkaPrincipal("User", f"user-{number}") for number in range(5_000)]

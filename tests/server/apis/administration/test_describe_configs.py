@@ -76,6 +76,7 @@ def test_no_keys_are_all_keys(broker: OneBroker) -> None:
     assert len(describe(broker, BROKER, "1").configs) > 300
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (TOPIC, "plain"), (BROKER, "1"), (LOGGER, "1"), (GROUP, "g")])
 def test_a_small_request_has_no_giant_response(broker: OneBroker, monkeypatch: pytest.MonkeyPatch, kind: int, name: str) -> None:
     values = len(describe(broker, kind, name).configs)

@@ -253,6 +253,7 @@ def test_answers_about_one_topic_and_all_topics_are_encoded_once_until_the_metad
     assert [topic.name for topic in MetadataResponse.decode(changed.body, 12).topics] == ["t", "u"]
 
 
+@pytest.mark.medium
 def test_lists_of_topics_in_any_order_leave_no_memory_behind(broker: OneBroker) -> None:
     names = [f"topic-{number}" for number in range(20)]
     for name in names:

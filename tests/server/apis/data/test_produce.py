@@ -321,6 +321,7 @@ class TestAcks:
         apis.lead("r", replicas=(BROKER, OTHER))
         assert error(apis, batch_of(b"a"), acks=-1, topic="r") == ErrorCode.REQUEST_TIMED_OUT
 
+    @pytest.mark.medium
     def test_the_records_are_not_kept_while_it_waits(self, apis: Apis) -> None:
         apis.lead("r", replicas=(BROKER, OTHER))
         waiting = apis.start(request(batch_of(b"a"), acks=-1, topic="r"), 9)

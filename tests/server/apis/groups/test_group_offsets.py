@@ -128,6 +128,7 @@ def test_an_offset_is_fetched_once_however_often_a_request_names_it(version: Any
     assert [each.partition_index for each in topic.partitions] == [0, 1]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
 def test_fetch_errors_of_the_group(version: Any) -> None:
     handlers = Handlers()
