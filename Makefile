@@ -14,7 +14,7 @@ REPORT ?= report.html
 # Writes byte code even if the environment disables it: without byte code, each start compiles two hundred modules.
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark pytest_plugin twisted
 PYTEST = TMPDIR=$(TEST_TMPDIR) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
-# Caches the test modules with rewritten assertions. Otherwise each worker of the first run rewrites them all: 13 s of its processor.
+# Caches the test modules with rewritten assertions, which takes 13 s of a processor.
 CACHE_TESTS = find tests -name 'test_*.py' | xargs -P 2 -n 250 env $(PYTEST) -qq --collect-only >/dev/null || true
 # Tests write and sync thousands of small files: in shared memory, if 4 GB are free there, they do not wait for a disk.
 TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail -n 1)" -ge 4096 2>/dev/null && \
@@ -67,9 +67,11 @@ run: $(RUN_INSTALLED)
 
 # Hypothesis explores in make test-all only: what it finds there must not fail somebody's unrelated change.
 CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))' 2>/dev/null || echo 2)
-# Two workers more than there are processors: tests of threads and programs wait a part of the time.
-WORKERS ?= $(shell expr $(CORES) + 2)
-QUICKLY = -n $(WORKERS) --dist loadscope --hypothesis-seed=0
+# Three workers more than there are processors: tests of threads and programs wait a part of the time.
+WORKERS ?= $(shell expr $(CORES) + 3)
+# On macOS, libraries of the system do not work in a forked process.
+WITH_WORKERS = $(if $(filter Darwin,$(shell uname -s)),-n $(1) --dist loadscope,--forks $(1))
+QUICKLY = $(call WITH_WORKERS,$(WORKERS)) --hypothesis-seed=0
 
 # All of what tests enumerate. A wait counts as a hang only after five times as long: no test fails because the machine is busy.
 ALL := TEST_SHARE=1 TEST_PATIENCE=5
@@ -78,7 +80,7 @@ INSIDE := --ignore tests/clients --ignore tests/cluster --ignore tests/oracle --
 
 # Quick tests, without Spark, Java, real clients and the testing kit.
 test-unit: $(VENV)/.installed
-	$(PYTEST) $(QUICKLY) -n $(CORES) -m 'not slow and not long and not medium' $(INSIDE) --ignore tests/testing
+	$(PYTEST) $(QUICKLY) -m 'not slow and not long and not medium' $(INSIDE) --ignore tests/testing
 
 # Wire format, log formats, metadata, network and handlers: what .ci/run runs on PyPy.
 test-subset: $(VENV)/.installed
@@ -97,7 +99,7 @@ test-again:
 # (Java, node, kcat, a KDC) are skipped. Tests that need the machine for themselves come after the others, one by one.
 test-all: install $(VENV)/.browser-installed
 	rm -f build/test-all/*.xml
-	-$(ALL) $(PYTEST) -n $(WORKERS) --dist loadscope -m 'not alone' --junitxml build/test-all/together.xml
+	-$(ALL) $(PYTEST) $(call WITH_WORKERS,$(WORKERS)) -m 'not alone' --junitxml build/test-all/together.xml
 	-$(ALL) $(PYTEST) -m alone --junitxml build/test-all/alone.xml
 	$(BIN)/python -m tests.support.summary build/test-all/together.xml build/test-all/alone.xml
 else

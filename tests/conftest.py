@@ -14,6 +14,7 @@ from twisted.logger import globalLogBeginner
 from tests.support.budget import PATIENCE, patient, share_of
 from tests.support.costs import Costs
 from tests.support.eventually import LIBRDKAFKA_CLOSING, join
+from tests.support.forked import Forks
 from tests.support.zookeeper import ZooKeeper, needs_zookeeper
 from twisted_kafka.system.interpreter import IS_PYPY
 
@@ -86,7 +87,15 @@ def _is_a_librarys(thread: threading.Thread) -> bool:
     )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--forks", type=int, default=0, metavar="N", help="Fork N processes after the collection, which run the tests."
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if count := config.getoption("forks"):
+        config.pluginmanager.register(Forks(config, count, _scope))
     if "not medium" in config.getoption("markexpr"):
         config.pluginmanager.register(Costs())
 
@@ -100,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if PATIENCE != 1:
         for item in items:
             _extend_timeout(item)
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and not config.getoption("forks"):
         return
     long, medium = ({item.path for item in items if any(map(item.get_closest_marker, names))} for names in _MARKS)
     items.sort(key=lambda item: (_scope(item.nodeid) != _ON_SPARK, item.path not in long, item.path not in medium))
