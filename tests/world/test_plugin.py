@@ -66,7 +66,7 @@ _KILLED = """
 @pytest.mark.kafka_world(seeds=5)
 async def test_no_broker_is_killed(world):
     world.faults(pauses=4, kills=1, clock_errors=2, longest_s=3)
-    await world.run(20)
+    await world.run(10)
     assert "is killed" not in world.trace.text()
 """
 

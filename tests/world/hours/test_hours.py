@@ -17,8 +17,8 @@ WAIT_S = 600
 
 
 @pytest.mark.medium
-def test_four_seconds_of_a_cluster() -> None:
-    outcome = run(1, 4)
+def test_two_seconds_of_a_cluster() -> None:
+    outcome = run(1, 2)
     assert outcome.error is None
     assert outcome.faults
 
