@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.against import against_earlier
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, changed_groups, cluster_changes
-from twisted_kafka_spark.findings.clients.absent import absent_brokers, silent_clients, unread_topics
 from twisted_kafka_spark.findings.clients.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.clients.newcomers import new_writers
 from twisted_kafka_spark.findings.clients.persons import bulk, busier_clients, smaller_batches, unusual_traffic
@@ -29,6 +28,7 @@ from twisted_kafka_spark.findings.general.control import restless_clusters
 from twisted_kafka_spark.findings.general.rhythm import lost_rhythms
 from twisted_kafka_spark.findings.general.unlike import costly, unlike_themselves
 from twisted_kafka_spark.findings.logins import failed_logins
+from twisted_kafka_spark.findings.partial.absent import absent_brokers, silent_clients, unread_topics
 from twisted_kafka_spark.findings.partial.late import late_readers
 from twisted_kafka_spark.findings.partial.partitions import unwritten_partitions
 from twisted_kafka_spark.findings.partial.routes import unreached_brokers

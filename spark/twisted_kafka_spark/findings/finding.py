@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import ipaddress
 import statistics
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -189,3 +190,12 @@ def unusual(values: Iterable[float], factor: float) -> float:
     median = statistics.median(known)
     deviation = statistics.median(abs(value - median) for value in known)
     return median + factor * max(deviation, median / 20)
+
+
+def network_of(address: str | None, bits: tuple[int, int] = (24, 64)) -> str | None:
+    """Return the network of an address, None if the text is no address; ``bits`` are those of IPv4 and of IPv6."""
+    try:
+        found = ipaddress.ip_address((address or "").strip("[]"))
+    except ValueError:
+        return None
+    return str(ipaddress.ip_network(f"{found}/{bits[found.version == 6]}", strict=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,18 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS
 from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.failures import main_value, several_values
-from twisted_kafka_spark.findings.finding import MOST_NAMED, Finding, Span, from_us, grouped, quoted, several, text, the_only
+from twisted_kafka_spark.findings.finding import (
+    MOST_NAMED,
+    Finding,
+    Span,
+    from_us,
+    grouped,
+    network_of,
+    quoted,
+    several,
+    text,
+    the_only,
+)
 from twisted_kafka_spark.findings.runs import runs
 
 if TYPE_CHECKING:
@@ -144,15 +154,6 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
         {"SaslAuthenticate", "SaslHandshake", "ApiVersions"},
         impact=f"{attempts:,} logins failed",
     )
-
-
-def network_of(address: str | None, bits: tuple[int, int] = (24, 64)) -> str | None:
-    """Return the network of an address, None if the text is no address; ``bits`` are those of IPv4 and of IPv6."""
-    try:
-        found = ipaddress.ip_address((address or "").strip("[]"))
-    except ValueError:
-        return None
-    return str(ipaddress.ip_network(f"{found}/{bits[found.version == 6]}", strict=False))
 
 
 def _logins_without_minutes(tables: Tables) -> Iterator[Finding]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
-from twisted_kafka_spark.findings.finding import Finding, equal, from_us, several, the_only
-from twisted_kafka_spark.findings.logins import network_of
+from twisted_kafka_spark.findings.finding import Finding, equal, from_us, network_of, several, the_only
 from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
 
 if TYPE_CHECKING:
