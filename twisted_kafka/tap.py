@@ -149,7 +149,10 @@ _daemon_log = _DaemonLog()
 
 
 def _daemon_log_observer() -> FileLogObserver:
-    return log_file_observer(_daemon_log.path)
+    try:
+        return log_file_observer(_daemon_log.path)
+    except OSError as error:
+        refuse(f"Cannot write the log {_daemon_log.path}: {error.strerror}")
 
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":

@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from twisted.python.reflect import namedAny
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.tap import Options
@@ -91,3 +92,12 @@ def test_help_explains_and_gives_examples() -> None:
     text = str(Options())
     for word in ("--config", "--override", "KEY=VALUE", "--listeners", "--data-dir", "--broker-id", "kafka-data", "Examples"):
         assert word in text
+
+
+def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options, twistd = Options(), {"logfile": str(tmp_path / "none" / "x.log")}
+    options.parent = twistd
+    options.parseOptions([])
+    with pytest.raises(SystemExit):
+        namedAny(twistd["logger"])()
+    assert capfd.readouterr().err == f"twistd kafka: Cannot write the log {tmp_path}/none/x.log: No such file or directory\n"
