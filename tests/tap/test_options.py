@@ -95,9 +95,10 @@ def test_help_explains_and_gives_examples() -> None:
 
 
 def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options, twistd = Options(), {"logfile": str(tmp_path / "none" / "x.log")}
+    options, twistd = Options(), Options()
+    twistd["logfile"] = str(tmp_path / "none" / "x.log")
     options.parent = twistd
     options.parseOptions([])
     with pytest.raises(SystemExit):
-        namedAny(twistd["logger"])()
+        namedAny(twistd["logger"])()  # type: ignore[no-untyped-call]
     assert capfd.readouterr().err == f"twistd kafka: Cannot write the log {tmp_path}/none/x.log: No such file or directory\n"
