@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -521,6 +522,24 @@ def test_a_load_that_fails_after_the_partition_went_leaves_it_gone() -> None:
     setup.log.read_all = failing
     setup.elect()
     assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 0}
+
+
+def test_a_disk_that_hangs_delays_only_the_loading_of_its_own_partitions() -> None:
+    setup = Setup(3)
+    setup.log.directories = {0: Path("a"), 1: Path("a"), 2: Path("b")}
+    read_all = setup.log.read_all
+    states = []
+
+    def hanging(partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
+        if partition == LOG:
+            setup.scheduler.run_due()  # on another thread
+            states.append((setup.runtime.active_partitions(), setup.runtime.queue_size()))
+        return read_all(partition, buffer_size)
+
+    setup.log.read_all = hanging
+    setup.elect(0, 1, 2)
+    assert states == [([2], 1)]
+    assert setup.runtime.active_partitions() == [0, 1, 2]
 
 
 def test_load_times_are_told_in_milliseconds() -> None:

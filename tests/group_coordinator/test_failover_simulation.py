@@ -168,6 +168,9 @@ class Replica(Fake):
             return False
         return offset < 0 or any(entry.last_offset >= offset for entry in log.entries[: log.high_watermark])
 
+    def directory(self, partition: TopicPartition) -> None:
+        """One disk has all partitions."""
+
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
         yield from list(self._log.data)
 

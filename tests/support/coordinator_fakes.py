@@ -4,6 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import twisted_kafka.coordinator.coordinator_record
@@ -77,6 +78,8 @@ class MemoryLog(Fake):
         self.holds = False
         self.held: list[Any] = []
         self.missing = False
+        self.directories: dict[int, Path] = {}
+        """The log directories of partitions; None for the others."""
 
     def append(self, partition: TopicPartition, batch: Any, guard: object) -> Appended | ErrorCode:
         if self.fail_next and (error := self.fail_next.pop(0)):
@@ -112,6 +115,9 @@ class MemoryLog(Fake):
     def commit(self) -> None:
         """Let the replicas have everything."""
         self.uncommitted.clear()
+
+    def directory(self, partition: TopicPartition) -> Path | None:
+        return self.directories.get(partition.partition)
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
         if self.missing:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
 from twisted_kafka.coordinator.interfaces import Appended
@@ -67,6 +68,11 @@ class ReplicaReader:
     def __init__(self, replica_manager: ReplicaManager, damage: DamagePolicy = REFUSE_DAMAGE) -> None:
         self._replica_manager = replica_manager
         self._damage = damage
+
+    def directory(self, partition: TopicPartition) -> Path | None:
+        """Return the log directory of a partition; None if this broker does not have it."""
+        found = self._replica_manager.get_partition(partition)
+        return None if found is None else found.log.parent
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[Buffer]:
         """Yield the log's batches from its start to its current end, about ``buffer_size`` bytes at a time.

@@ -23,6 +23,7 @@ from concurrent.futures import Future
 from enum import Enum
 from functools import partial
 from operator import itemgetter
+from pathlib import Path
 from typing import Final, Generic, NoReturn, TypeVar, cast
 
 from twisted.logger import Logger
@@ -291,8 +292,8 @@ class CoordinatorRuntime(Generic[S]):
         self._past_busy_ns = 0
         self._settlers = Settlers(f"settle-{settings.topic}", scheduler)
         self._load_lock = machine.Lock()
-        self._to_load: deque[CoordinatorContext[S]] = deque()
-        self._is_loader_busy = False
+        self._to_load: dict[Path | None, deque[CoordinatorContext[S]]] = {}
+        """The shards that wait, by the log directories with their partitions. Each has a loader at work."""
         self._is_running = False
 
     # lifecycle
@@ -354,12 +355,14 @@ class CoordinatorRuntime(Generic[S]):
             self._close(old)
         context = self._contexts[partition] = self._new_context(partition, leader_epoch)
         context.failed_loads = 0 if old is None else min(old.failed_loads + 1, MAX_FAILED_LOADS)
+        directory = self._reader.directory(context.partition)
         with self._load_lock:
-            self._to_load.append(context)
-            starts_loader = not self._is_loader_busy
-            self._is_loader_busy = True
-        if starts_loader:
-            self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
+            waiting = self._to_load.get(directory)
+            if waiting is not None:
+                waiting.append(context)
+                return
+            self._to_load[directory] = deque([context])
+        self._scheduler.schedule_once(f"load-{self.topic}", partial(self._load_all, directory))
 
     def _new_context(self, partition: int, leader_epoch: int) -> CoordinatorContext[S]:
         context = CoordinatorContext[S](
@@ -395,14 +398,18 @@ class CoordinatorRuntime(Generic[S]):
                 _log.failure("Failed to unload {partition}", partition=context.partition)
         context.effects.writes.clear()
 
-    def _load_all(self) -> None:
-        """Load one partition after another: fifty empty ones, the usual case at startup, do not justify a thread each."""
+    def _load_all(self, directory: Path | None) -> None:
+        """Load one partition after another: fifty empty ones, the usual case at startup, do not justify a thread each.
+
+        Those of another log directory have another thread: a disk that hangs delays only its own.
+        """
         while True:
             with self._load_lock:
-                if not self._to_load:
-                    self._is_loader_busy = False
+                waiting = self._to_load[directory]
+                if not waiting:
+                    del self._to_load[directory]
                     return
-                context = self._to_load.popleft()
+                context = waiting.popleft()
             try:
                 self._load(context)
             except Exception as error:  # noqa: BLE001 one partition's failure must not affect the others
@@ -483,7 +490,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def queue_size(self) -> int:
         """Return the number of operations and actions that wait for a shard's lock, plus the partitions that wait to be loaded."""
-        return sum(context.waiting + context.waiters for context in self._all_contexts()) + len(self._to_load)
+        with self._load_lock:
+            to_load = sum(map(len, self._to_load.values()))
+        return sum(context.waiting + context.waiters for context in self._all_contexts()) + to_load
 
     def busy_ns(self) -> int:
         """Return the total run time of operations, over all threads."""
