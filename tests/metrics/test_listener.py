@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 
+from twisted_kafka.metrics import listener
 from twisted_kafka.metrics.listener import MAX_BODY_BYTES, MAX_CONNECTIONS, TIMEOUT_S, MetricsListener
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import ManualClock
@@ -18,6 +19,7 @@ class Transport(StringTransport):
 
     protocol: Any
     reactor: Any
+    is_aborted = False
 
     def loseConnection(self) -> None:
         if not self.disconnecting:
@@ -25,6 +27,7 @@ class Transport(StringTransport):
             self.reactor.callLater(0, self.protocol.connectionLost)
 
     def abortConnection(self) -> None:
+        self.is_aborted = True
         self.loseConnection()
 
 
@@ -116,6 +119,19 @@ def test_too_many_connections_cost_the_oldest(served: Served) -> None:
     served.reactor.advance(0)
     clients += [served.connect() for _ in range(3)]
     assert [client.disconnecting for client in clients[1:]] == [True, True] + [False] * (MAX_CONNECTIONS)
+    assert b"200 OK" in served.ask().value()  # type: ignore[no-untyped-call]
+
+
+def test_slow_readers_hold_a_bounded_number_of_bytes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    size_bytes = len(served.ask().value().partition(b"\r\n\r\n")[2])  # type: ignore[no-untyped-call]
+    served.reactor.advance(0)
+    monkeypatch.setattr(listener, "MAX_HELD_BYTES", 2 * size_bytes + size_bytes // 2)
+    clients = [served.connect() for _ in range(4)]
+    for client in clients:
+        client.protocol.dataReceived(GET)  # and reads nothing of the answer
+    assert [client.is_aborted for client in clients] == [True, True, False, False]
+    served.reactor.advance(0)  # the others have read it
+    monkeypatch.setattr(listener, "MAX_HELD_BYTES", 1)
     assert b"200 OK" in served.ask().value()  # type: ignore[no-untyped-call]
 
 

@@ -32,6 +32,12 @@ BACKLOG = 50
 MAX_CONNECTIONS = 100
 """Most open connections; a further one closes the oldest."""
 
+MAX_HELD_BYTES = 64 * 1024 * 1024
+"""Most bytes of pages that clients have still to read: with many topics a page has megabytes, and each client has a copy.
+
+Beyond it, the oldest connections are closed. The newest client gets a page of any size.
+"""
+
 MAX_BODY_BYTES = 64 * 1024
 """A request body is discarded; the connection of a longer one is closed."""
 
@@ -107,6 +113,11 @@ class _Request(Request):
         if self._body_bytes > MAX_BODY_BYTES:
             self.channel.transport.abortConnection()
 
+    @override
+    def write(self, data: bytes) -> None:
+        self.channel.factory.holds(self.channel, len(data))
+        super().write(data)  # type: ignore[no-untyped-call]
+
 
 class _Channel(HTTPChannel):
     """A connection for one request, registered with its site."""
@@ -143,6 +154,9 @@ class _Site(Site):
     def __init__(self, root: Resource, reactor: Any) -> None:
         super().__init__(root, timeout=TIMEOUT_S, requestFactory=_Request, reactor=reactor)  # type: ignore[no-untyped-call]
         self.connections: dict[_Channel, None] = {}
+        self._held: dict[_Channel, int] = {}
+        """The bytes that each connection was given, until it is closed; first the oldest."""
+        self._held_bytes = 0
 
     def opened(self, connection: _Channel) -> None:
         if len(self.connections) >= MAX_CONNECTIONS:
@@ -153,6 +167,16 @@ class _Site(Site):
 
     def closed(self, connection: _Channel) -> None:
         self.connections.pop(connection, None)
+        self._held_bytes -= self._held.pop(connection, 0)
+
+    def holds(self, connection: _Channel, size_bytes: int) -> None:
+        """A connection is given bytes to send."""
+        self._held[connection] = self._held.get(connection, 0) + size_bytes
+        self._held_bytes += size_bytes
+        while self._held_bytes > MAX_HELD_BYTES and len(self._held) > 1:
+            oldest = next(iter(self._held))
+            self._held_bytes -= self._held.pop(oldest)
+            oldest.transport.abortConnection()
 
     @override
     def log(self, request: HttpRequest) -> None:
