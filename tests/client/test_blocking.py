@@ -155,3 +155,11 @@ def test_nothing_waits_for_a_client_whose_thread_cannot_be_started(monkeypatch: 
     assert not client.is_running
     assert_closed(client.send(NODE, request()))
     client.stop()
+
+
+def test_nobody_waits_for_a_request_that_cannot_even_begin() -> None:
+    client = make_client()
+    client.start()
+    future = client.send(NODE, request(), timeout_ms=-1)
+    assert isinstance(future.exception(10), AssertionError)
+    client.stop()

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from twisted.internet.base import ReactorBase
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -64,7 +64,10 @@ class BlockingNetworkClient:
         future: Future[Any] = Future()
 
         def send() -> None:
-            deferred = self._client.send(node, request, latest_version=latest_version, timeout_ms=timeout_ms)
+            try:
+                deferred = self._client.send(node, request, latest_version=latest_version, timeout_ms=timeout_ms)
+            except Exception as error:  # noqa: BLE001 whatever it is: nobody else completes the future
+                deferred = fail(error)
             self._connect(deferred, future)
 
         self._call(send, future)
