@@ -38,7 +38,7 @@ class Listener:
     def resize(self, count: int, *, start: bool) -> list[NetworkThread]:
         """Set the number of network threads. Return the surplus ones, which get no more connections; the caller ends them.
 
-        New threads are started if ``start`` is true; those that the system does not give are surplus.
+        With ``start``, the new threads are started. A thread that the system does not give is surplus.
         """
         before = len(self.threads)
         added = [self._make_thread() for _ in range(before, count)]

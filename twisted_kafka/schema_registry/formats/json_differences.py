@@ -47,9 +47,9 @@ _LIMITS: Final[Mapping[str, tuple[_Limit, ...]]] = {
 }
 
 WAYS_PER_PAIR: Final = 1_000
-"""So many ways to match a regular expression take as long as a pair."""
+"""A pair takes as long as this many ways to match a regular expression."""
 CHARACTERS_PER_PAIR: Final = 2_000
-"""So many characters of a combined schema take as long as a pair."""
+"""A pair takes as long as this many characters of a combined schema."""
 Found = Iterator[Difference]
 
 
