@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.coordinator_fakes import MemoryLog
+from tests.support.eventually import WAIT_S
 from tests.support.network_fakes import lines_of
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
 from twisted_kafka.coordinator.damage import REFUSE_DAMAGE, DamagePolicy
@@ -491,6 +492,39 @@ def test_one_task_loads_all_partitions_that_are_elected_meanwhile() -> None:
     setup.runtime.elected(0, 1)
     assert setup.scheduler.run_due() == 1
     assert setup.shards[-1].events == ["loaded"]
+
+
+def test_no_change_of_leaders_waits_for_a_disk_that_hangs_but_the_next_shard_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup()
+    first = setup.elect()
+    append, hangs, may_go_on = setup.log.append, threading.Event(), threading.Event()
+
+    def hanging(*arguments: Any) -> Any:
+        hangs.set()
+        assert may_go_on.wait(WAIT_S)
+        return append(*arguments)
+
+    monkeypatch.setattr(setup.log, "append", hanging)
+
+    def change_leaders() -> None:
+        for epoch in (0, 1):
+            setup.runtime.resigned(0, epoch)
+            setup.runtime.elected(0, epoch + 1)
+
+    with ThreadPoolExecutor(3) as threads:
+        writing = threads.submit(setup.write, 1)
+        try:
+            assert hangs.wait(WAIT_S)
+            threads.submit(change_leaders).result(WAIT_S)
+            loading = threads.submit(setup.scheduler.run_due)
+            assert setup.runtime.active_partitions() == []
+        finally:
+            may_go_on.set()
+        assert writing.result(WAIT_S) == NONE
+        loading.result(WAIT_S)
+    assert first.events == ["loaded", 1, "unloaded"]
+    assert [journal.events for journal in setup.shards[1:]] == [[], [1, "loaded"]], "the new shard has what the old one answered"
+    assert setup.runtime.active_partitions() == [0]
 
 
 def test_a_load_stops_when_the_partition_goes() -> None:

@@ -101,6 +101,7 @@ class CoordinatorContext(Generic[S]):
         "leader_epoch",
         "lock",
         "partition",
+        "predecessor",
         "shard",
         "state",
         "uncommitted",
@@ -125,6 +126,8 @@ class CoordinatorContext(Generic[S]):
         self.leader_epoch = leader_epoch
         self.failed_loads = 0
         """How often the partition could not be loaded before this time, in a row."""
+        self.predecessor: CoordinatorContext[S] | None = None
+        """The partition's former shard, which has to be closed before this one is loaded."""
         self.state = CoordinatorState.LOADING
         self.lock = machine.Lock()
         self.batch: OpenBatch | None = None
@@ -288,7 +291,9 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._contexts: dict[int, CoordinatorContext[S]] = {}
         self._elections = machine.Lock()
-        """Held while shards are added, closed or removed: one after the other."""
+        """Held while shards are added or removed: one after the other. Nobody waits for a shard's lock with it."""
+        self._closing: dict[int, CoordinatorContext[S]] = {}
+        """The shards that an operation, which waits for a disk perhaps, keeps from being closed."""
         self._past_busy_ns = 0
         self._settlers = Settlers(f"settle-{settings.topic}", scheduler)
         self._load_lock = machine.Lock()
@@ -353,7 +358,10 @@ class CoordinatorRuntime(Generic[S]):
         """Close a partition's old shard and only then let a new one be loaded: the log has all that the old one has answered."""
         if old is not None:
             self._close(old)
-        context = self._contexts[partition] = self._new_context(partition, leader_epoch)
+        context = self._new_context(partition, leader_epoch)
+        with self._load_lock:
+            context.predecessor = self._closing.get(partition)
+        self._contexts[partition] = context
         context.failed_loads = 0 if old is None else min(old.failed_loads + 1, MAX_FAILED_LOADS)
         directory = self._reader.directory(context.partition)
         with self._load_lock:
@@ -376,10 +384,35 @@ class CoordinatorRuntime(Generic[S]):
         return context
 
     def _close(self, context: CoordinatorContext[S]) -> None:
-        with context.lock:
-            self._unload(context, CoordinatorState.CLOSED)
-        context.settle()
+        """Close a shard now, or as soon as the operation that runs has ended: changes of leaders must not wait for its disk."""
+        partition = context.partition.partition
+        with self._load_lock:
+            context.predecessor = self._closing.get(partition, context.predecessor)
+            self._closing[partition] = context
+        context.post(partial(self._end, context))
+
+    def _end(self, context: CoordinatorContext[S]) -> None:
+        """Unload a shard for good, with its lock held; does nothing the second time."""
+        if context.state is CoordinatorState.CLOSED:
+            return
+        self._unload(context, CoordinatorState.CLOSED)
         self._past_busy_ns += context.busy_ns
+        partition, former = context.partition.partition, context.predecessor
+        with self._load_lock:
+            if self._closing.get(partition) is context:
+                del self._closing[partition]
+                if former is not None and former.state is not CoordinatorState.CLOSED:
+                    self._closing[partition] = former
+
+    def _wait_for_predecessor(self, context: CoordinatorContext[S]) -> None:
+        """Wait until the partition's former shards are closed, on the thread that loads what is on the same disk."""
+        former, context.predecessor = context.predecessor, None
+        while former is not None:
+            with former.lock:
+                self._end(former)
+            former.settle()
+            following, former.predecessor = former.predecessor, None
+            former = following
 
     def _unload(self, context: CoordinatorContext[S], state: CoordinatorState) -> None:
         """End a shard's work, with its lock held."""
@@ -421,6 +454,7 @@ class CoordinatorRuntime(Generic[S]):
             if context.state is not CoordinatorState.LOADING:
                 return
             context.state = CoordinatorState.FAILED
+        context.settle()
         delay_ms = min(LOAD_BACKOFF_MS << context.failed_loads, LOAD_BACKOFF_MAX_MS)
         again = f"{context.partition} is not available, and is loaded again in {delay_ms // 1000} s"
         if isinstance(error, KafkaError | OSError):  # a disk has failed, say
@@ -430,6 +464,7 @@ class CoordinatorRuntime(Generic[S]):
         self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context), delay_ms)
 
     def _load(self, context: CoordinatorContext[S]) -> None:
+        self._wait_for_predecessor(context)
         started_ns = self._clock.monotonic_ns()
         loaded = load_partition(
             context.shard,
