@@ -98,9 +98,13 @@ class LogDirectories:
 
     def close(self, broker_epoch: int, threads: int) -> None:
         """Flush and close the logs, with at least ``threads`` threads per directory; mark directories clean, and release them."""
-        with make_pool(len(self.all), "log-closing-") as pool:
-            list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
-        self.release()
+        try:
+            with make_pool(len(self.all), "log-closing-") as pool:
+                list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
+        except RuntimeError as error:  # the system has no thread to give
+            _log.error("The logs could not be closed, the next start will recover them: {error}", error=error)
+        finally:
+            self.release()
 
     def find(self, path: Path) -> LogDirectory | None:
         """Return the directory at ``path``, or None."""
@@ -214,7 +218,7 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
         # An interrupted start has changed nothing: a directory that was clean still is.
         if directory.is_loaded or directory.was_clean:
             directory.write_clean_shutdown(broker_epoch)
-    except (OSError, KafkaStorageError):
+    except (OSError, RuntimeError, KafkaStorageError):
         _log.failure("{path} could not be closed cleanly: the next start will recover its logs", path=str(directory.path))
 
 
