@@ -17,6 +17,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.system import threads
 
 
 @pytest.fixture
@@ -385,3 +386,20 @@ def test_a_stop_without_threads_leaves_logs_to_recover_and_no_locks(broker: Brok
     assert contents(again.get_or_create_log(ONE)) == contents(log)
     again.shutdown()
     assert ".kafka_cleanshutdown" in broker.names("a")
+
+
+def test_a_failure_that_cannot_be_handled_is_handled_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "FIRST_PAUSE_S", 0.001)
+    directories, handled, done = broker.start().directories, [], threading.Event()
+
+    def handle(directory: LogDirectory) -> None:
+        handled.append(directory)
+        if len(handled) < 3:
+            raise ValueError("something else is wrong, too")
+        done.set()
+
+    handler = LogDirFailureHandler(handle, broker.scheduler)
+    handler.directory_failed(directories[0])
+    assert done.wait(WAIT_S)
+    handler.shutdown()
+    assert handled == [directories[0]] * 3

@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.system import machine
-from twisted_kafka.system.threads import make_thread
+from twisted_kafka.system.threads import make_thread, repeat
 from twisted_kafka.timing.scheduler import IScheduler
 
 RETRY_MS: Final = 1_000
@@ -29,13 +29,19 @@ class LogDirFailureHandler:
         self._scheduler = scheduler
         self._lock = machine.Lock()
         self._threads: list[machine.Thread] = []
-        self._is_stopped = False
+        self._stopping = machine.Event()
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Start a thread that handles the failure. Does nothing after ``shutdown``."""
-        thread = make_thread(lambda: self._handle(directory), f"LogDirFailureHandler-{directory.path}")
+        """Start a thread that handles the failure, again and again if that fails. Does nothing after ``shutdown``."""
+        name = f"LogDirFailureHandler-{directory.path}"
+
+        def step() -> bool:
+            self._handle(directory)
+            return False
+
+        thread = make_thread(lambda: repeat(step, self._stopping.wait, f"thread {name}"), name)
         with self._lock:
-            if self._is_stopped:
+            if self._stopping.is_set():
                 return
             try:
                 thread.start()
@@ -47,7 +53,7 @@ class LogDirFailureHandler:
     def shutdown(self, timeout_s: float = 10.0) -> None:
         """Ignore further failures, and wait up to ``timeout_s`` seconds for each thread."""
         with self._lock:
-            self._is_stopped = True
+            self._stopping.set()
         for thread in self._threads:
             if thread is not machine.current_thread():
                 thread.join(timeout_s)
