@@ -11,7 +11,7 @@ from tests.spark.access_lines import PHASES, topic
 from tests.spark.searched import findings, named, steady
 
 DAY, SERVICES = range(180), ("cart", "stock", "mailer", "search")
-INSIDE = range(80, 130)
+INSIDE, AFTER = range(80, 130), range(80, 180)
 
 
 def service(name: str, minutes: Any, *, each: int = 1, **changes: Any) -> list[str]:
@@ -49,13 +49,14 @@ def test_a_broker_that_leads_the_partitions_of_the_others_is_one_finding() -> No
     assert abs(int(found.first[11:13]) * 60 + int(found.first[14:16]) - INSIDE.start) <= 6
 
 
-def test_logins_of_one_service_that_fail_are_one_finding() -> None:
-    lines = [*CALM]
+def test_logins_of_one_service_that_fail_are_one_finding_and_its_silence_and_its_connections_are_none() -> None:
+    lines = CALM + service("billing", range(INSIDE.start), each=3)
     for n in range(3):
         address: dict[str, Any] = {"connection": f"h:9092-10.1.1.{n}:40000-0", "client_id": f"billing-{n}", "topics": []}
-        lines += steady(INSIDE, "SaslHandshake", each=2, error="UNSUPPORTED_SASL_MECHANISM", **address)
+        lines += steady(AFTER, "ApiVersions", each=2, **address)
+        lines += steady(AFTER, "SaslHandshake", each=2, error="UNSUPPORTED_SASL_MECHANISM", **address)
     (found,) = findings(lines)
-    assert (found.name, found.evidence["attempts"]) == ("failed-logins", 300)
+    assert (found.name, found.evidence["attempts"]) == ("failed-logins", 600)
     assert "billing-0, billing-1, billing-2 at 3 addresses" in found.title
 
 
@@ -118,3 +119,28 @@ def test_habits_of_each_day_are_no_findings() -> None:
     for start in (40, 95, 150):  # a developer
         lines += steady(range(start, start + 9), "Fetch", each=12, client_id="dev-anna", principal="User:anna")
     assert names(lines) == []
+
+
+def test_processes_of_one_service_that_ask_more_at_once_are_one_finding() -> None:
+    lines = [*CALM]
+    for n in range(2):
+        asks: dict[str, Any] = {"client_id": f"scorer-{n}", "principal": "User:scorer", "topics": []}
+        lines += steady(DAY, "FindCoordinator", each=1, **asks) + steady(INSIDE, "FindCoordinator", each=40 + n, **asks)
+    (found,) = findings(lines)
+    assert found.evidence["clients"] == "2: scorer-0, scorer-1"
+    assert "2 clients of User:scorer" in found.title
+
+
+def test_failures_from_an_address_of_their_own_name_it() -> None:
+    lost: dict[str, Any] = {"error": "INVALID_PRODUCER_EPOCH", "topics": [topic("cart.events", 0, "INVALID_PRODUCER_EPOCH")]}
+    lines = CALM + service("cart", range(100, 106), each=2, connection="h:9092-10.3.77.9:40000-0", **lost)
+    assert "cart-0 at 10.3.77.9, a new address, failed" in named(lines, "failing-client").title
+
+
+def test_who_guesses_passwords_with_many_names_is_one_finding() -> None:
+    lines = [*CALM]
+    for n in range(70):
+        guess: dict[str, Any] = {"client_id": f"client-{n}", "connection": f"h:9092-45.155.205.{n}:40000-0", "topics": []}
+        lines += steady([60 + n // 2], "SaslHandshake", each=1, **guess)
+        lines += steady([60 + n // 2], "SaslAuthenticate", each=1, error="SASL_AUTHENTICATION_FAILED", **guess)
+    assert names(lines) == ["failed-logins"]

@@ -337,9 +337,10 @@ def _finding(tables: Tables, one: _Failing) -> Finding:
         conditions.append(equal(api=one.apis[0]))
     if not one.is_burst:
         conditions.append(equal(principal=principal) if name == "access-denied" or client is None else equal(client_id=client))
+    address = evidence["address"] if _is_new_address(tables, one, principal, evidence["address"]) else None
     return Finding(
         name,
-        _title(one, name, client, principal, topic, evidence["node"]),
+        _title(one, name, (client, address), principal, topic, evidence["node"]),
         evidence,
         " AND ".join([*conditions, one.span.where]),
         _ADVICE.get(one.error, _USUAL_ADVICE),
@@ -359,14 +360,31 @@ def _broker_of(one: _Failing) -> Any:
     return top[0][0][0]
 
 
-def _title(one: _Failing, name: str, client: Any, principal: Any, topic: Any, node: Any) -> str:
+def _is_new_address(tables: Tables, one: _Failing, principal: Any, address: Any) -> bool:
+    """Return whether failures come from an address of their own: nobody with this account was there before, but elsewhere."""
+    if principal is None or address is None:
+        return False
+    begins = {row["note"]: row["first_us"] for row in tables["address"] if row["principal"] == principal and row["first_us"]}
+    first_us = (one.span.first - 2 * MINUTE).timestamp() * 1e6
+    return bool(begins.get(address, 0) >= first_us and min(begins.values()) < first_us)
+
+
+def _title(one: _Failing, name: str, who_where: tuple[Any, Any], principal: Any, topic: Any, node: Any) -> str:
+    client, address = who_where
+    of_address = f" at {address}, a new address," if address is not None else ""
     when = f"{text(one.span.first)} to {text(one.span.last)}"
     where = f" to broker {node}" if node is not None and topic is None else ""
     about = f" of topic {topic}" if topic is not None else ""
     if name == "access-denied":
-        whom = principal or "Several principals"
+        whom = f"{principal}{of_address}" if principal else "Several principals"
         return f"{whom} {'was' if principal else 'were'} refused access{about.replace(' of', ' to')} {one.requests:,} times, {when}"
-    who = f" of {client}" if client is not None else f" of {len(one.rows.top('client_id'))} clients" if one.requests else ""
+    who = (
+        f" of {client}{of_address}"
+        if client is not None
+        else f" of {len(one.rows.top('client_id'))} clients"
+        if one.requests
+        else ""
+    )
     if name == "error-burst":
         return f"{one.apis[0]}{where} failed with {one.error}{about}, {when}"
     return f"{' and '.join(one.apis[:2])} requests{who}{where} failed with {' or '.join(one.errors[:2])}{about}, {when}"

@@ -9,7 +9,13 @@ from twisted_kafka_spark.findings.against import against_earlier
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, changed_groups, cluster_changes
 from twisted_kafka_spark.findings.clients.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.clients.newcomers import new_writers
-from twisted_kafka_spark.findings.clients.persons import bulk, busier_clients, smaller_batches, unusual_traffic
+from twisted_kafka_spark.findings.clients.persons import (
+    bulk,
+    busier_clients,
+    one_for_each_service,
+    smaller_batches,
+    unusual_traffic,
+)
 from twisted_kafka_spark.findings.clients.steady import leaked_connections, repeated_rebalances
 from twisted_kafka_spark.findings.clients.steps import lasting_steps, weaker_acks, without_parts
 from twisted_kafka_spark.findings.clients.strangers import (
@@ -148,6 +154,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     steps = list(lasting_steps(tables, [*found, *over_all]))
     found = [*without_parts(found, steps), *steps]
     found += lost_rhythms(tables, [*found, *over_all])
+    found = one_for_each_service(found)
     others = [*unlike_themselves(tables, [*found, *over_all]), *costly(tables, [*found, *over_all])]
     return [*without_explained([*found, *others]), *others]
 

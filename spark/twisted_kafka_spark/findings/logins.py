@@ -98,7 +98,9 @@ def _is_one_cause(one: _Failing, other: _Failing, length: int) -> bool:
 def _of_places(tables: Tables, rows: Failures, together: list[_Failing]) -> Finding:
     if len(together) == 1:
         one = together[0]
-        return _login_finding(tables, one.rows, one.place, **{"network" if one.is_network else "address": one.place})
+        names = [name[0] for name, _ in one.rows.top("client_id")]
+        of_client = f" ({names[0]})" if len(names) == 1 and names[0] and not one.is_network else ""
+        return _login_finding(tables, one.rows, one.place + of_client, **{"network" if one.is_network else "address": one.place})
     notes = [name[0] for one in together for name, _ in one.rows.top("note")]
     mine = rows.chosen(rows.where("note", *notes))
     places = [one.place for one in together]

@@ -91,6 +91,8 @@ _CLIENT_SLOTS = 3
 """Slots of five minutes in which the broker or the replicas are slow for a client: one request that takes long is not enough."""
 _OF_REQUESTS = 0.5
 """The share of the requests, in most minutes of a short run, of APIs that were slower: with less, single requests were."""
+_SEVERAL_SERVICES = 3
+"""Services that are slow at the same time if none of them is the cause."""
 _OF_BROKERS = 0.5
 """The share of the brokers that are slower in most minutes of a short span in which no single one is."""
 _LONG_SLOTS, _LONG_FLOOR_US = 6, 2_000.0
@@ -451,7 +453,31 @@ def _of_one_cause(found: list[_Slowness], nodes: _Nodes) -> list[list[_Slowness]
     def belongs(group: list[_Slowness], one: _Slowness) -> bool:
         return any(_overlap(one, other) for other in group) and all(_is_compatible(one, other) for other in group)
 
-    return [*groups, *grouped(others, belongs)]
+    return [*groups, *_without_parts(grouped(others, belongs))]
+
+
+def _without_parts(groups: list[list[_Slowness]]) -> list[list[_Slowness]]:
+    """Join the slowness of one service to that of several at the same time: it has the same cause."""
+    of_many = [group for group in groups if len(_services(group)) >= _SEVERAL_SERVICES]
+    kept = [*of_many]
+    for group in groups:
+        if group in of_many:
+            continue
+        span = _whole(group)
+        whole = next((each for each in of_many if len(_services(group)) == 1 and _is_inside(span, _whole(each))), None)
+        if whole is None:
+            kept.append(group)
+        else:
+            whole.extend(group)
+    return kept
+
+
+def _services(group: list[_Slowness]) -> set[tuple[str, Any]]:
+    return {_service(one.series.client) for one in group if one.series.client is not None}
+
+
+def _whole(group: list[_Slowness]) -> Span:
+    return Span(min(one.span.first for one in group), max(one.span.last for one in group), ())
 
 
 def _suffers(one: _Slowness, group: list[_Slowness], nodes: _Nodes) -> bool:

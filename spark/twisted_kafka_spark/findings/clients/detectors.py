@@ -40,7 +40,7 @@ def service_of(client_id: str | None) -> str:
 
 def name_of(client_id: str | None) -> str:
     """Return the name of a client at the beginning of a sentence."""
-    return "A client without a client id" if client_id is None else f"Client {client_id}"
+    return "A client without a client id" if not client_id else f"Client {client_id}"
 
 
 def _by_client(rows: list[Row], apis: tuple[str, ...], measure: str = "requests") -> dict[Who, Minutes]:

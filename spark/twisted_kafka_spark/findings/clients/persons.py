@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -227,6 +228,47 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
             )
             told.append((who, span, found))
     yield from (found for _, _, found in told)
+
+
+def one_for_each_service(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings in which several clients of a service that send more of an API at once are one finding."""
+    kept: list[Finding] = []
+    clients: dict[int, list[str]] = {}
+    for one in found:
+        same = next((each for each in kept if _is_of_same_service(each, one)), None)
+        if same is None:
+            kept.append(one)
+            continue
+        names = clients.setdefault(id(same), [str(same.evidence["client_id"])] if same.evidence["client_id"] else [])
+        names.append(str(one.evidence["client_id"]))
+        same.title = same.title.replace(_of_clients(same, names[:-1]), _of_clients(same, names), 1)
+        same.evidence |= {"client_id": None, "clients": several(names)}
+        same.where = same.where.replace(equal(client_id=names[0]), equal(principal=same.evidence["principal"]))
+        same.first, same.last = min(same.first or "", one.first or ""), max(same.last or "", one.last or "")
+        same.weight += one.weight
+    return kept
+
+
+def _of_clients(finding: Finding, names: list[str]) -> str:
+    return name_of(names[0]) if len(names) == 1 else f"{len(names)} clients of {finding.evidence['principal']}"
+
+
+def _is_of_same_service(one: Finding, other: Finding) -> bool:
+    """Return whether two findings about one client each say the same about processes of one service."""
+    if {one.name, other.name} - {"traffic-peak", "changed-load"} or None in (one.first, other.first, one.last, other.last):
+        return False
+    mine, its = one.evidence, other.evidence
+    known = mine.get("client_id") or str(mine.get("clients") or "").partition(": ")[2].split(", ")[0]
+    if not known or not its.get("client_id") or mine.get("api") is None or mine["api"] != its.get("api"):
+        return False
+    if mine.get("principal") != its.get("principal") or service_of(known) != service_of(its["client_id"]):
+        return False
+    ends = [(each.first, each.last) for each in (one, other)]
+    apart = [
+        abs(datetime.datetime.fromisoformat(str(mine_at)) - datetime.datetime.fromisoformat(str(its_at)))
+        for mine_at, its_at in zip(*ends, strict=True)
+    ]
+    return max(apart) <= 15 * MINUTE
 
 
 def _is_same(one: Span, other: Span) -> bool:

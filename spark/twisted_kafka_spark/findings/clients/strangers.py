@@ -21,6 +21,8 @@ _SHORT_US = 600_000_000
 """A client id that is there for so long at most is not that of a process."""
 _MOSTLY_SHORT = 0.5
 """The share of the client ids of a service that are there for minutes only, if it makes one for each piece of work."""
+_FAILS = 0.3
+"""The share of the requests that fail of a client id that never gets in: its handshakes do not."""
 _MOSTLY = 0.9
 """The share of the requests with an account from which one without is strange."""
 _OF_LIBRARIES = re.compile(
@@ -349,13 +351,18 @@ def many_names(tables: Tables) -> Iterator[Finding]:
     ends = {row["principal"]: (row["first_us"], row["last_us"]) for row in tables["principal_ends"]}
     begin, end = min((each[0] for each in ends.values()), default=0), max((each[1] for each in ends.values()), default=0)
     for (principal, _), every in sorted(clients.items(), key=str):
-        rows = [row for row in every if row["last_us"] - row["first_us"] <= _SHORT_US]
+        rows = [row for row in every if row["last_us"] - row["first_us"] <= _SHORT_US and not _is_stranger(row)]
         if len(rows) < _MOSTLY_SHORT * len(every):
             continue  # a fleet, of which some are seldom there
         is_always = min(row["first_us"] for row in rows) <= begin + _HOUR_US
         is_always &= ends.get(principal, (0, 0))[1] >= end - _HOUR_US
         if not is_always:
             yield from _sprawl(principal, rows, sorted({row["client_id"] for row in rows}), ("used", "client ids", "ApiVersions"))
+
+
+def _is_stranger(row: Row) -> bool:
+    """Return whether a client id does little but fail, as those of somebody who guesses passwords."""
+    return bool((row["failed"] or 0) >= _FAILS * row["requests"])
 
 
 def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, str, str]) -> Iterator[Finding]:

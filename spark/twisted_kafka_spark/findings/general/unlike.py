@@ -28,6 +28,8 @@ _SAME_MINUTES = 25
 """Or how much both their begins and their ends differ, at most."""
 _TOLD = 0.4
 """The part of the time of a change and of a finding that they have in common if the finding is about it."""
+_ONCE = 1.5
+"""How many connections a client that starts again opens to each broker, on average, at most."""
 _FOLLOW, _MANY = 0.5, 0.6
 """The part of a change, as a logarithm, that the median of the others has if it is the time of day; the share of the clients that
 change together if it is the broker."""
@@ -80,7 +82,7 @@ def unlike_themselves(tables: Tables, known: Sequence[Finding]) -> Iterator[Find
     changes = [_Change(series, found) for series in every for found in breaks(series)]
     changes = _without_daily(changes, every)
     for together in _of_one_cause(_of_services(changes)):
-        if _is_enough(together) and not any(_is_told(each, together) for each in known):
+        if _is_enough(tables, together) and not any(_is_told(each, together) for each in known):
             yield _finding(tables, together)
 
 
@@ -188,11 +190,15 @@ def _is_one_cause(one: _Change, other: _Change) -> bool:
     return (is_same or one.kind == other.kind) and _is_at_once(one.span, other.span)
 
 
-def _is_enough(together: list[_Change]) -> bool:
-    """Return whether changes are more than a few connections of each client, as after a restart of a broker."""
+def _is_enough(tables: Tables, together: list[_Change]) -> bool:
+    """Return whether changes are more than a connection of each client to each broker, or a few, as after a restart."""
     main = min(together, key=lambda each: each.rank)
-    whole = sum(each.found.weight for each in together if each.kind == main.kind)
-    return main.series.api != CONNECTIONS or whole >= limits.CHANGED_REQUESTS_FLOOR
+    if main.series.api != CONNECTIONS:
+        return True
+    alike = [each for each in together if each.kind == main.kind]
+    clients = {client for each in alike for client in each.series.subject.clients}
+    once = _ONCE * len(clients) * len({name[0] for name in tables.grids.nodes.names})
+    return sum(each.found.weight for each in alike) >= max(limits.CHANGED_REQUESTS_FLOOR, once)
 
 
 def _words(finding: Finding) -> str:

@@ -113,6 +113,9 @@ def _prevents(finding: Finding, one: _Silence) -> bool:
     is_same = evidence.get("client_id") == one.client_id or (
         finding.name == "access-denied" and evidence.get("principal") == one.principal
     )
+    if finding.name == "failed-logins":
+        named = str(evidence.get("clients") or "").partition(": ")[2].removesuffix(" ...").split(", ")
+        is_same |= service_of(one.client_id) in {service_of(each) for each in named}
     begins_with_it = text(one.span.first - 15 * MINUTE) <= finding.first <= text(one.span.first + 15 * MINUTE)
     return is_same and begins_with_it and finding.last >= text(one.span.last - 15 * MINUTE)
 
