@@ -116,6 +116,8 @@ def test_habits_of_each_day_are_no_findings() -> None:
             "resources": [{"type": "topic", "name": f"ci-{run}"}],
         }
         lines += steady([run * 5], "CreateTopics", each=1, **tests) + steady([run * 5 + 2], "DeleteTopics", each=1, **tests)
+        lines += steady([run * 5 + 1], each=1, client_id="ci", principal="User:ci", topics=[topic(f"ci-{run}", 1)])
+    lines += service("cart", DAY, each=1, topics=[topic("cart.events", 9_000)])  # of four topics, one has nearly all bytes
     for start in (40, 95, 150):  # a developer
         lines += steady(range(start, start + 9), "Fetch", each=12, client_id="dev-anna", principal="User:anna")
     assert names(lines) == []
