@@ -70,15 +70,18 @@ def test_a_partition_that_is_seldom_written_is_no_finding() -> None:
     assert "unwritten-partition" not in {each.name for each in findings(lines + of_partition(range(0, 200, 9), 2))}
 
 
-def of_services(minutes: Any) -> list[str]:
-    names = ("cart-0", "cart-1", "stock-0")
+def of_services(minutes: Any, *names: str) -> list[str]:
     return [text for name in names for text in steady(minutes, client_id=name, principal=f"User:{name.split('-')[0]}")]
 
 
-def test_clients_of_several_services_that_are_silent_for_some_minutes_at_once_are_named() -> None:
-    found = named(OTHERS + of_services(without(range(130, 138))), "silent-client")
-    assert found.evidence["clients"] == "3: cart-0, cart-1, stock-0"
-    assert (found.first, found.last) == ("2026-11-21T02:09Z", "2026-11-21T02:18Z")
+def test_clients_of_several_services_that_are_silent_for_some_minutes_at_once_are_named_and_others_later_are_others() -> None:
+    lines = OTHERS + of_services(without(range(130, 138)), "cart-0", "cart-1", "stock-0")
+    lines += of_services(without(range(250, 258)), "pay-0", "pay-1", "mail-0")
+    first, second = sorted((each for each in findings(lines) if each.name == "silent-client"), key=lambda each: each.first or "")
+    assert first.evidence["clients"] == "3: cart-0, cart-1, stock-0"
+    assert (first.first, first.last) == ("2026-11-21T02:09Z", "2026-11-21T02:18Z")
+    assert second.evidence["clients"] == "3: mail-0, pay-0, pay-1"
+    assert first.id != second.id
 
 
 def test_the_clients_of_one_service_that_are_silent_for_some_minutes_are_restarted() -> None:

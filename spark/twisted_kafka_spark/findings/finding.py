@@ -34,8 +34,10 @@ _SEVERITIES = {
 WHO = (
     *("client_id", "principal", "group_id", "transactional_id", "address", "network", "node", "topic", "partition", "error"),
     "api",
+    *("service", "services", "networks"),
 )
-"""The evidence that says who or where it was. A finding's id consists of its name and of these."""
+"""The evidence that says who or where it was. A finding's id consists of its name and of these. The last three are there if no
+other one says who it was, and do not change while a finding goes on."""
 STATES = OPEN, ONGOING, OVER = "open", "ongoing", "over"
 """Goes on at the end; went on during the whole period; has ended."""
 _RECENT = 10 * MINUTE

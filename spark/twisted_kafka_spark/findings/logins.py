@@ -109,7 +109,9 @@ def _of_places(tables: Tables, rows: Failures, together: list[_Failing]) -> Find
         return _login_finding(tables, mine, where, networks=several(places) or "")
     clients = [str(name[0]) for name, _ in mine.top("client_id")]
     named = ", ".join(sorted(clients)) if len(clients) <= MOST_NAMED else f"{len(clients)} clients"
-    return _login_finding(tables, mine, f"{named} at {len(places)} addresses")
+    services = sorted({service for one in together for service in one.services})
+    of = {"service": services[0]} if len(services) == 1 else {"services": several(services) or ""}
+    return _login_finding(tables, mine, f"{named} at {len(places)} addresses", **of)
 
 
 def _many_addresses(tables: Tables, rows: Failures) -> Iterator[Finding]:

@@ -120,6 +120,7 @@ def _finding(together: list[_Silence], span: Span, missing: float) -> Finding:
         {
             "clients": several([str(who[0]) for who in clients]),
             "principals": several(principals),
+            "services": several(sorted({service_of(who[0]) for who in clients})),
             "apis": ", ".join(sorted({one.api for one in together})),
             "minutes": (span.last - span.first) // MINUTE + 1,
             "requests missing": round(missing),
