@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace as Message
 from typing import Any
 
@@ -90,3 +90,24 @@ def test_endpoints_without_listener_names_are_named_after_their_protocol() -> No
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(1, endpoint("", 9)), Message(id=2, rack=None, endpoints=[], v0_host="old", v0_port=5)]))
     assert cache.brokers("PLAINTEXT") == [Node(1, "h", 9, None), Node(2, "old", 5, None)]
+
+
+def test_an_endpoint_that_nobody_can_name_is_left_out() -> None:
+    cache = MetadataCache(1)
+    unknown = [Message(listener="", host="h", port=9, security_protocol=each) for each in (-1, 4)]
+    cache.apply(update(brokers=[broker(2, *unknown, endpoint("", 1), endpoint("A", 3))]))
+    assert cache.snapshot.brokers[2].nodes.keys() == {"PLAINTEXT", "A"}
+
+
+def test_one_listeners_failure_is_not_the_others() -> None:
+    cache = MetadataCache(1)
+    heard: list[str] = []
+
+    def fail(_: Collection[str]) -> None:
+        raise ValueError("a defect")
+
+    cache.add_listener(fail)
+    cache.add_listener(heard.extend)
+    cache.apply(update(state(0, 1)))
+    cache.remove({"t": ID})
+    assert heard == ["t", "t"]

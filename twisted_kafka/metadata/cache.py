@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
+from twisted_kafka.system.threads import UNCAUGHT_ERRORS
 
 if TYPE_CHECKING:
     from twisted_kafka.protocol.messages.inter_broker import (
@@ -200,7 +201,10 @@ class MetadataCache:
                     changes.remove(topic)
             self.snapshot = changes.finish(before.brokers, before.controller_id)
         for listener in self._listeners:
-            listener(changes.updated_topics)
+            try:
+                listener(changes.updated_topics)
+            except Exception:  # noqa: BLE001 the other listeners have to hear of the change, which is made
+                UNCAUGHT_ERRORS.note(f"{listener}, a listener of metadata")
         return changes.deleted
 
     def apply(self, update: "UpdateMetadataRequest") -> list[TopicPartition]:
@@ -217,7 +221,10 @@ class MetadataCache:
             controller_id = update.controller_id if update.controller_id in brokers else None
             self.snapshot = changes.finish(brokers, controller_id)
         for listener in self._listeners:
-            listener(changes.updated_topics)
+            try:
+                listener(changes.updated_topics)
+            except Exception:  # noqa: BLE001 the other listeners have to hear of the change, which is made
+                UNCAUGHT_ERRORS.note(f"{listener}, a listener of metadata")
         return changes.deleted
 
 
@@ -299,6 +306,9 @@ def _broker(broker: "UpdateMetadataBroker") -> BrokerInfo:
     nodes = {}
     for endpoint in broker.endpoints:
         # Versions 1 and 2 have no listener names: the security protocol serves as the name.
+        known = 0 <= endpoint.security_protocol < len(_PROTOCOL_NAMES)
+        if not known and not endpoint.listener:
+            continue
         name = endpoint.listener or _PROTOCOL_NAMES[endpoint.security_protocol]
         nodes[name] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
     if not nodes and broker.v0_host:
