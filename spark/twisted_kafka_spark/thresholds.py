@@ -245,8 +245,8 @@ UNACKNOWLEDGED_FLOOR, UNACKNOWLEDGED_US = 50, 600_000_000
 """Records that a member acquired without acknowledging any, and the time from the first to the last of them."""
 ACCOUNT_KNOWN_US = 3_600_000_000
 """The time after which another program of an account, or another topic of a client, is new."""
-NEW_WRITES = 3
-"""Writes of a new account to a topic of others."""
+NEW_WRITES, NEW_WRITES_OF_A_PERSON = 3, 60
+"""Writes of a new account to a topic of others: the fewest, and the most that somebody makes by hand."""
 MANY_NAMES, MANY_NAMES_US = 30, 1_800_000_000
 """Topics that a principal creates, or groups that it uses, and the least time in which it does: a setup is faster."""
 FEWER_LEADERS, FEWER_LEADERS_MINUTES = 0.25, 40

@@ -19,7 +19,10 @@ _INTERNAL = "__"
 
 
 def new_writers(tables: Tables) -> Iterator[Finding]:
-    """Find accounts that were not there before, and write to topics that only other accounts have written, for long."""
+    """Find accounts that were not there before, and write a little to topics that only other accounts have written, for long.
+
+    An account that writes much at its time is that of a job, as on other days.
+    """
     writes: dict[str, dict[Any, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in tables["lineage"]:
         if row["api"] == "Produce" and row["topic"] is not None and row["principal"] is not None and row["first_us"]:
@@ -35,7 +38,9 @@ def new_writers(tables: Tables) -> Iterator[Finding]:
         )
         for principal, rows in by_principal.items():
             is_new = begins.get(principal, 0) >= known_us and principal != _ANONYMOUS
-            is_some = sum(row["requests"] - (row["failed"] or 0) for row in rows) >= limits.NEW_WRITES
+            is_some = (
+                limits.NEW_WRITES <= sum(row["requests"] - (row["failed"] or 0) for row in rows) <= limits.NEW_WRITES_OF_A_PERSON
+            )
             if owners and is_new and is_some and not topic.startswith(_INTERNAL):
                 found[principal].append((topic, rows, owners))
     for principal, written in sorted(found.items(), key=str):
