@@ -5,6 +5,7 @@ from typing import Any
 
 import twisted_kafka
 from tests.support.eventually import eventually
+from twisted_kafka.console.cluster.coordinators import GROUP, coordinator_of
 from twisted_kafka.console.cluster.producer import ALL, Producer
 from twisted_kafka.console.cluster.record_forms import Written
 from twisted_kafka.console.cluster.session import Session
@@ -92,6 +93,7 @@ def join_consumer(session: Session, group: str, topic: str, *, kind: type[Any] =
     """Let a member of a consumer or share group join, and wait until it has partitions."""
     more: dict[str, Any] = {"rebalance_timeout_ms": 10_000, "topic_partitions": []} if kind is ConsumerGroupHeartbeatRequest else {}
     member_id, epoch = "AAAAAAAAAAAAAAAAAAAAAA", 0
+    session.retrying(lambda: coordinator_of(session, group, GROUP))  # makes its topic
 
     def has_partitions() -> bool:
         nonlocal epoch
