@@ -28,9 +28,10 @@ EXPECTED: tuple[Difference, ...] = (
     Difference(
         "extension-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in extensions.KEYS)})$"
     ),
-    Difference("kafka-4-keys", rf"^(describe_configs|topics_of_strange_numbers) v\d+: .*\.configs\.({_KAFKA_4})$"),
+    Difference("kafka-4-keys", rf"^(describe_configs|\w*topics\w*|mutations_beyond_the_quota) v\d+: .*\.configs\.({_KAFKA_4})$"),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("append-linger", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.append\.linger\.ms\."),
+    Difference("append-linger", r"^every_broker_key_for_a_listener v1: \d+ \S*group\.coordinator\.append\.linger\.ms=-1 $"),
     Difference("record-locks", r"^describe_configs v\d+: .*\.configs\.group\.share\.partition\.max\.record\.locks\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
     Difference(
@@ -54,6 +55,10 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("supported-features", r"^features v4: 0 supported "),
     Difference("invalid-utf8", r"^text_that_is_none v\d+: 0 "),
     Difference("repeated-entries", r"^several_partitions_at_once v\d+: [23] .*\.responses(\[0\]\.partition_responses)?$"),
+    Difference("repeated-names", r"^describe_groups v\d+: 4 DescribeGroupsRequest .*\.groups$"),
+    Difference("repeated-names", r"^describe_transactions v0: 5 DescribeTransactionsRequest .*\.transaction_states$"),
+    Difference("repeated-names", r"^offset_fetches_with_two_mistakes v[89]: \d+ OffsetFetchRequest .*\.groups$"),
+    Difference("newer-versions", r"^api_versions_bad v\d+: \d+ .*\.api_keys\[0\]\.max_version$"),
     Difference("config-operations", r"^incremental_alter_configs_of_topics v\d+: (36|37) .*\.error_code$"),
     Difference("cleaner-load-factor", r"^rules_between_broker_keys v1: \d+ \{'log\.cleaner\.io\.buffer\.load\.factor': '2\.0'\}"),
     Difference("election-type", r"^elect_leaders v\d+: 14 .*\.error_code$"),

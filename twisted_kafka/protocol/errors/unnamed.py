@@ -21,7 +21,7 @@ _FINAL: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional id authorization failed: the principal may not use it.",
     ErrorCode.OPERATION_NOT_ATTEMPTED: "The operation was not attempted, because another operation in the same request failed.",
     ErrorCode.UNKNOWN_PRODUCER_ID: "The producer id is unknown: the broker has no state of it for the partition.",
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "This authentication allows no requests about delegation tokens.",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Requests about delegation tokens are not allowed with this authentication.",
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation token authorization failed: the principal may not access it.",
     ErrorCode.INVALID_PRINCIPAL_TYPE: "The principal type is not supported.",
     ErrorCode.NON_EMPTY_GROUP: "The group is not empty: it still has members.",
