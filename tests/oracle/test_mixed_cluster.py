@@ -15,6 +15,7 @@ from tests.support.members import Members
 from tests.support.oracle.apache_kafka import ApacheKafka
 from tests.support.zookeeper import ZooKeeper
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.znodes_admin import FeatureNode
 
 pytestmark = [pytest.mark.oracle, pytest.mark.long]
 
@@ -38,6 +39,9 @@ class Mixed(Members):
 
     def start_ours(self) -> None:
         self.start(OURS, replica_lag_time_max_ms=2000)
+        # As with `twistd kafka`. A broker within a program finalizes features, and Apache Kafka ends if it finds them.
+        eventually(lambda: self.nodes.exists(znodes.FEATURE))
+        self.nodes.set(znodes.FEATURE, FeatureNode.of({}).encode())
 
     def bootstrap(self, broker_id: int) -> str:
         return self.theirs.bootstrap if broker_id == THEIRS else self.brokers[OURS].bootstrap_servers
