@@ -200,11 +200,7 @@ class MetadataCache:
                 if topic in before.topics and before.topic_ids.get(topic, NO_TOPIC_ID) == topic_id:
                     changes.remove(topic)
             self.snapshot = changes.finish(before.brokers, before.controller_id)
-        for listener in self._listeners:
-            try:
-                listener(changes.updated_topics)
-            except Exception:  # noqa: BLE001 the other listeners have to hear of the change, which is made
-                UNCAUGHT_ERRORS.note(f"{listener}, a listener of metadata")
+        self._tell_listeners(changes.updated_topics)
         return changes.deleted
 
     def apply(self, update: "UpdateMetadataRequest") -> list[TopicPartition]:
@@ -220,12 +216,15 @@ class MetadataCache:
                 changes.apply(state.topic_name, NO_TOPIC_ID, state)
             controller_id = update.controller_id if update.controller_id in brokers else None
             self.snapshot = changes.finish(brokers, controller_id)
+        self._tell_listeners(changes.updated_topics)
+        return changes.deleted
+
+    def _tell_listeners(self, topics: Collection[str]) -> None:
         for listener in self._listeners:
             try:
-                listener(changes.updated_topics)
+                listener(topics)
             except Exception:  # noqa: BLE001 the other listeners have to hear of the change, which is made
                 UNCAUGHT_ERRORS.note(f"{listener}, a listener of metadata")
-        return changes.deleted
 
 
 class _Changes:
