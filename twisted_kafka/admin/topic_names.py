@@ -6,7 +6,7 @@ from typing import Final
 
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import InvalidTopicError
-from twisted_kafka.protocol.topic_partition import LEGAL_TOPIC, MAX_TOPIC_LENGTH
+from twisted_kafka.protocol.topic_partition import MAX_TOPIC_LENGTH, is_legal_topic
 from twisted_kafka.system import machine
 
 CLUSTER_TOPIC: Final = "__cluster_metadata"
@@ -15,24 +15,19 @@ _may_collide: Final = re.compile("[._]").search
 """Whether another name could have the same collision key."""
 
 
-def name_error(name: str) -> str | None:
-    """Return why a topic name is invalid; None if it is valid."""
-    if not name:
-        return "The topic name is invalid: it is empty, and the empty string is not allowed"
-    if name in (".", ".."):
-        return f"The topic name is invalid: {name!r} is not allowed"
-    if len(name) > MAX_TOPIC_LENGTH:
-        return f"The topic name is invalid: its length {len(name)} is longer than {MAX_TOPIC_LENGTH}, which is the max allowed"
-    if not LEGAL_TOPIC.fullmatch(name):
-        return f"The topic name is invalid: {name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
-
-
 def ensure_valid_name(name: str) -> None:
-    """Raise InvalidTopicError for an invalid topic name."""
-    error = name_error(name)
-    if error is not None:
-        raise InvalidTopicError(error)
+    """Raise InvalidTopicError, with the reason, for a topic name that is not legal (``is_legal_topic``)."""
+    if is_legal_topic(name):
+        return
+    if not name:
+        reason = "it is empty, and the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"{name!r} is not allowed"
+    elif len(name) > MAX_TOPIC_LENGTH:
+        reason = f"its length {len(name)} is longer than {MAX_TOPIC_LENGTH}, which is the max allowed"
+    else:
+        reason = f"{name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
+    raise InvalidTopicError(f"The topic name is invalid: {reason}")
 
 
 def collision_key(name: str) -> str:

@@ -19,7 +19,7 @@ from twisted_kafka.admin.placement import (
     ensure_valid_replicas,
 )
 from twisted_kafka.admin.policies import Policies, TopicOrder
-from twisted_kafka.admin.topic_names import CLUSTER_TOPIC, CollidingNames, collision_key, ensure_valid_name, name_error
+from twisted_kafka.admin.topic_names import CLUSTER_TOPIC, CollidingNames, collision_key, ensure_valid_name
 from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -55,7 +55,7 @@ from twisted_kafka.protocol.errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, is_legal_topic
 from twisted_kafka.quota.controller_mutation_quota_manager import UNBOUNDED, ControllerMutationQuota
 
 _log = Logger()
@@ -145,7 +145,7 @@ class TopicManager:
 
     def _existing(self, names: Iterable[str]) -> set[str]:
         """Return the names that belong to topics, including topics that the controller does not know yet."""
-        possible = [name for name in names if name_error(name) is None]
+        possible = [name for name in names if is_legal_topic(name)]
         if not possible:
             return set()
         found = self._store.get_many([znodes.topic_path(name) for name in possible])
@@ -368,7 +368,7 @@ class TopicManager:
     ) -> tuple[Operation, int]:
         """Return the change of the topic's node, and the number of new partitions, at most ``most``; raises a KafkaError."""
         # With a slash in its name, the path is that of another node.
-        if found is None or name_error(topic.name) is not None or self._controller.is_to_be_deleted(topic.name):
+        if found is None or not is_legal_topic(topic.name) or self._controller.is_to_be_deleted(topic.name):
             raise UnknownTopicOrPartitionError(f"The topic '{topic.name}' does not exist.")
         try:
             node = TopicNode.decode(found[0])

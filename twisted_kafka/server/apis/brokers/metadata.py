@@ -5,7 +5,6 @@ error. DescribeCluster v0-2: v1 endpoint type. DescribeTopicPartitions v0, paged
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from twisted_kafka.admin.topic_names import name_error
 from twisted_kafka.admin.topic_orders import log_topic_change
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -26,7 +25,7 @@ from twisted_kafka.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
+from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, is_legal_topic
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from twisted_kafka.server.authorization import ALLOW_ALL, OPERATIONS_NOT_ASKED, IAuthorization
@@ -196,7 +195,7 @@ class MetadataApis:
             allowed = self._authorization.allowed_of(context, AclOperation.CREATE, ResourceType.TOPIC, names)
             denied = [_denied(name, is_internal=name in INTERNAL_TOPICS) for name in names if name not in allowed]
             names = [name for name in names if name in allowed]
-        errors = {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in names if name_error(name) is not None}
+        errors = {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in names if not is_legal_topic(name)}
         creatable = [name for name in names if name not in errors]
         if may_create and creatable:
             made = self._topics.auto_create(creatable, self._mutations.permissive_quota_for(context))
@@ -354,7 +353,7 @@ def _page(view: _View, name: str, first: int, limit: int) -> tuple[DescribeTopic
     """Return up to ``limit`` partitions of a topic from ``first`` on, and the index of the next one, if any."""
     states = view.snapshot.topics.get(name)
     if states is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_topic(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
         missing = DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name, is_internal=name in INTERNAL_TOPICS)
         return missing, None
     wanted = [state for index, state in states.items() if index >= first]

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from twisted_kafka.admin.streams_topics import StreamsTopics
-from twisted_kafka.admin.topic_names import name_error
 from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewTopic
 from twisted_kafka.group_coordinator.group_coordinator import GroupCoordinator
 from twisted_kafka.group_coordinator.requests import Client
@@ -38,7 +37,7 @@ from twisted_kafka.protocol.messages.streams.streams_topology import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
-from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
+from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, is_legal_topic
 from twisted_kafka.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
 from twisted_kafka.security.authorizer.acl_types import AclOperation, ResourceType
 from twisted_kafka.server.apis.groups.classic_groups import client_host, note_groups
@@ -110,7 +109,7 @@ class StreamsGroupApis:
             raise StreamsInvalidTopologyError(
                 f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
             )
-        invalid = [name for name in names if name_error(name) is not None]
+        invalid = [name for name in names if not is_legal_topic(name)]
         if invalid:
             raise StreamsInvalidTopologyError(f"Topic names {','.join(invalid)} are not valid topic names.")
         if self._authorization.enforces and names:
