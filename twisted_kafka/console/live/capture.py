@@ -104,6 +104,7 @@ class Capture:
             self._looked_ns = self._clock.monotonic_ns()
             if not self._is_on:
                 self._is_on = True
+                self._window_ns = self._looked_ns - WINDOW_NS  # the first request begins a window, also soon after a boot
                 self._pool.redirect(_Noted(self._handling, self.note))
                 self._sockets.add_observer(self)
             return list(self._kept)
