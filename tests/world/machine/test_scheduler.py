@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from twisted_kafka.world.machine.primitives import BoundedSemaphore, Condition, Event, Lock, Pool, RLock, Thread, result_of
-from twisted_kafka.world.machine.scheduler import FIRST_NS, KilledError, Owner, Scheduler, WorldStuckError
+from twisted_kafka.world.machine.scheduler import (
+    ALARMS_BEFORE_A_REPEAT,
+    FIRST_NS,
+    KilledError,
+    Owner,
+    Scheduler,
+    WorldStuckError,
+)
 
 
 @pytest.fixture
@@ -164,7 +171,7 @@ def test_a_thread_that_waits_for_a_lock_is_named(scheduler: Scheduler) -> None:
 
 
 def test_a_thread_that_never_waits_is_named_with_its_stack(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twisted_kafka.world.machine.scheduler.STUCK_REAL_S", 0.001)
+    monkeypatch.setattr("twisted_kafka.world.machine.scheduler.STUCK_REAL_S", 0.02)
     lock = threading.Lock()
     lock.acquire()
 
@@ -188,6 +195,29 @@ def test_a_thread_that_never_waits_is_named_with_its_stack(scheduler: Scheduler,
             end()
             assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
             signal.signal(signal.SIGALRM, before[signal.SIGALRM])
+
+
+def test_a_thread_that_is_ended_has_time_to_end(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.world.machine.scheduler.STUCK_REAL_S", 3600.0)
+    ended: list[int] = []
+
+    def endless() -> None:
+        for alarm in range(2 * ALARMS_BEFORE_A_REPEAT):
+            try:
+                signal.raise_signal(signal.SIGALRM)
+            except KilledError:
+                ended.append(alarm)
+
+    before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    end = scheduler.set_alarm()
+    try:
+        spawn(scheduler, endless)
+        with pytest.raises(WorldStuckError):
+            run(scheduler)
+    finally:
+        end()
+        signal.signal(signal.SIGALRM, before)
+    assert ended == [1, 1 + ALARMS_BEFORE_A_REPEAT]
 
 
 def test_an_error_of_a_thread_ends_the_run(scheduler: Scheduler) -> None:

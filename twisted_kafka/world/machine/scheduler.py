@@ -31,6 +31,8 @@ NEVER_NS: Final = 1 << 62
 STUCK_REAL_S: Final = 60.0
 """A thread that has not waited for so long is reported, after twice the time at the latest. It is real time: a loop without end
 passes no other."""
+ALARMS_BEFORE_A_REPEAT: Final = 10
+"""A thread that is ended has this many alarms of time to end: a second error within the handling of the first would confuse it."""
 
 Callback = Callable[..., object]
 
@@ -125,6 +127,7 @@ class Scheduler:
         self._burier: Actor | None = None
         self._draw = self._random.random
         self._alarmed_at = -1
+        self._alarms = 0
         self._ident = get_ident()
         self._actors: dict[int, Actor] = {}
         self.test = Owner("test")
@@ -325,7 +328,10 @@ class Scheduler:
         """End the run if the current thread has not waited since the last alarm; ``frame`` is the executed one."""
         me = self.current
         if me is self.driver or self.switches != self._alarmed_at:
-            self._alarmed_at = self.switches
+            self._alarmed_at, self._alarms = self.switches, 0
+            return
+        self._alarms += 1
+        if self._alarms % ALARMS_BEFORE_A_REPEAT != 1:
             return
         stack = "".join(traceback.format_stack(frame))
         self.failure = WorldStuckError(f"{me.owner.name} computes without end in thread {me.name}:\n{stack}")
