@@ -77,6 +77,22 @@ def test_a_missing_path_is_an_error_before_spark_starts(tmp_path: Path) -> None:
         find_sources(None, [(tmp_path / "gone").as_uri()])
 
 
+def test_rolled_files_of_kafkas_request_log_are_found_and_segments_are_not(tmp_path: Path) -> None:
+    rolled = ("", ".1", ".12.gz", ".2026-11-21-08", ".2026-11-21.zst", "-20261121", "-1795132800.gz")
+    names = {f"kafka-request.log{suffix}" for suffix in rolled}
+    for name in (*names, "00000000000000000042.log", "kafka-request.log.swp", "notes.txt"):
+        (tmp_path / name).write_text("")
+    assert {Path(each).name for each in find_sources(None, [str(tmp_path)]).lines} == names
+    assert {path.name for path in files(tmp_path).values()} == {name for name in names if not name.endswith(("gz", "zst"))}
+
+
+def test_a_file_that_is_named_is_read_whatever_its_name_is(tmp_path: Path) -> None:
+    path = tmp_path / "requests.txt"
+    path.write_text("")
+    assert find_sources(None, [str(path)]).lines == [str(path)]
+    assert find_sources(None, [path.as_uri()]).lines == [str(path)]
+
+
 def test_the_state_of_a_stream_can_be_in_a_file_system_of_hadoop(spark: Any, tmp_path: Path) -> None:
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.kept.link./kept", tmp_path.as_uri())
     for kept in (Folder(spark, "viewfs://kept/kept/state"), Folder(spark, str(tmp_path / "local"))):

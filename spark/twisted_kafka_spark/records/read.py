@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-LINE_SUFFIXES = (".jsonl", ".log")
+LINE_SUFFIX = ".jsonl"
 COMPRESSED = ("", ".gz", ".bz2", ZSTD)
 _NOT_FOR_READERS = (".", "_")
 _OPEN = re.compile(r"/\.node-\d+-\d+\.jsonl$")
 """A file that a broker still writes; only its complete lines are read."""
-_KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
+KAFKA_LOG = re.compile(r"(?<!^\d{20})\.log([.-](\d{4}-\d\d-\d\d(-\d\d)?|\d{1,14}))?$")
+"""The end of the name of Kafka's request log. log4j appends a date or a number when it rolls, logrotate a number or `-20261121`.
+The name of a partition's segment (`00000000000000000000.log`) does not match."""
 ROLLUP_FOLDER = re.compile(r"(^|/)((grain|rollup|followed)=\d+|tables/[a-z_]+/date=[\d-]+)/")
 """Rollups and their tables may be stored in the directory of a log; they are not part of it."""
 _HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
@@ -90,7 +92,8 @@ def find_sources(
             listed += _remote_files(spark, path)
         else:
             listed += _local_files(local_path(path), closed_to_us)
-    wanted = [(path, size) for path, size in listed if _is_log(path, with_open) and _in_period(path, since, until)]
+    named = {local_path(path) for path in paths if not is_remote(path)}  # these are read whatever their names are
+    wanted = [(path, size) for path, size in listed if _is_wanted(path, named, with_open) and _in_period(path, since, until)]
     if not wanted and not closed_to_us:
         which = "access-log file" if with_open else "closed access-log file"
         raise NoAccessLogError(f"{', '.join(paths)}: no {which} (date=.../hour=.../node-*.jsonl) nor a Kafka request log")
@@ -187,6 +190,10 @@ def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
     return sorted(found)
 
 
+def _is_wanted(path: str, named: set[str], with_open: bool) -> bool:
+    return _is_log(path, with_open) or (path in named and not is_open(path))
+
+
 def _is_log(path: str, with_open: bool) -> bool:
     if with_open and _OPEN.search(path) and not is_remote(path):
         return True
@@ -196,7 +203,7 @@ def _is_log(path: str, with_open: bool) -> bool:
     plain = name
     for suffix in COMPRESSED[1:]:
         plain = plain.removesuffix(suffix)
-    return name.endswith(PARQUET) or plain.endswith(LINE_SUFFIXES) or _KAFKA_LOG.search(plain) is not None
+    return name.endswith(PARQUET) or plain.endswith(LINE_SUFFIX) or KAFKA_LOG.search(plain) is not None
 
 
 def _in_period(path: str, since: str, until: str) -> bool:
@@ -228,11 +235,11 @@ def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
 
 def _rank(path: str) -> tuple[int, bool, str]:
     """Return the sort key that puts the original lines first: a converted file may be incomplete after a crash."""
-    return (0 if path.endswith(LINE_SUFFIXES) else 1, is_open(path), path)
+    return (0 if path.endswith((LINE_SUFFIX, ".log")) else 1, is_open(path), path)
 
 
 def _stem(path: str) -> str:
     stem = closed_name(path)
     for suffix in (*COMPRESSED[1:], PARQUET):
         stem = stem.removesuffix(suffix)
-    return stem.removesuffix(".jsonl")
+    return stem.removesuffix(LINE_SUFFIX)

@@ -8,16 +8,14 @@ it when it rolls.
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from twisted_kafka_spark.records.read import ROLLUP_FOLDER
+from twisted_kafka_spark.records.read import KAFKA_LOG, ROLLUP_FOLDER
 
 _SUFFIXES = (".jsonl", ".jsonl.zst", ".jsonl.gz", ".parquet")
 _PLAIN = ".jsonl"
-_KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?|\.\d+)?$")
 _CHUNK_BYTES = 2 << 20
 _GONE = 10
 """A file that is missing in this many consecutive scans is forgotten: a scan may miss a file that is being renamed."""
@@ -50,13 +48,13 @@ class Followed(NamedTuple):
 
 def is_plain(path: Path) -> bool:
     """Return whether the bytes of a file are lines."""
-    return path.name.endswith(_PLAIN) or _KAFKA_LOG.search(path.name) is not None
+    return path.name.endswith(_PLAIN) or KAFKA_LOG.search(path.name) is not None
 
 
 def stem(directory: Path, path: Path) -> str:
     """Return the lasting identity of a file; raise FileNotFoundError if it no longer exists."""
     folder = path.parent.relative_to(directory)
-    if _KAFKA_LOG.search(path.name):
+    if KAFKA_LOG.search(path.name):
         return str(folder / f"inode={path.stat().st_ino}")
     name = path.name.lstrip(".")
     for suffix in (".zst", ".gz", ".parquet", _PLAIN):
@@ -70,7 +68,7 @@ def files(directory: Path) -> dict[str, Path]:
     for path in sorted(directory.rglob("*"), key=lambda path: (not path.name.endswith(_PLAIN), str(path))):
         name = path.name.lstrip(".")
         is_unfinished = path.name.startswith(".") and not name.endswith(_PLAIN)
-        if name.startswith("_") or is_unfinished or not (name.endswith(_SUFFIXES) or _KAFKA_LOG.search(name)):
+        if name.startswith("_") or is_unfinished or not (name.endswith(_SUFFIXES) or KAFKA_LOG.search(name)):
             continue
         inner = path.relative_to(directory)
         if any(part.startswith(("_", ".")) for part in inner.parts[:-1]) or ROLLUP_FOLDER.search(str(inner)):
