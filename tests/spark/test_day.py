@@ -1,5 +1,6 @@
 """A synthetic day: exactly its incidents are found, and DuckDB recomputes every number from the same lines."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from tests.spark import report_schema
 from twisted_kafka_spark.cells.histogram import QUANTILES, WORST_ERROR, quantile_name
 from twisted_kafka_spark.findings.find import NAMES
 from twisted_kafka_spark.pipeline.job import Job, run
@@ -52,6 +54,13 @@ def test_exactly_the_incidents_are_found(document: dict[str, Any]) -> None:
     for incident in INCIDENTS:
         if incident.minutes < 24 * 60:
             assert times[incident.finding] == f"2026-11-20T{incident.first_minute // 60:02}:{incident.first_minute % 60:02}Z"
+
+
+def test_its_report_has_the_documented_schema(document: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(report_schema.PATH.read_text())
+    jsonschema.validate(json.loads(json.dumps(document, default=str)), schema)
+    assert set(document) == set(schema["properties"]), "run python -m tests.spark.report_schema"
 
 
 @pytest.mark.slow
