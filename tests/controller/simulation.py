@@ -181,6 +181,8 @@ class Model:
         self._world = world
         self.id = broker_id
         self.epoch = -1
+        self.life = 0
+        """How often its process has started. A process that gets another session, and registers again, has lost nothing."""
         self.cache = MetadataCache(broker_id)
         self.controller_epoch = 0
         self.updated_by = 0
@@ -228,7 +230,7 @@ class Model:
                 else:
                     self._world.check_leader(partition, topic.topic_id, state)
                     if state.leader == self.id and len(state.replicas) > 1:
-                        self._world.check_life(partition, topic.topic_id, state.leader_epoch, self.epoch)
+                        self._world.check_life(partition, topic.topic_id, state.leader_epoch, self.life)
                     if (
                         known is None
                         or known[0] != topic.topic_id
@@ -380,7 +382,7 @@ class World:
         self._topics = 0
         self._leaders: dict[tuple[TopicPartition, bytes, int], int] = {}
         self._lives: dict[tuple[TopicPartition, bytes, int], int] = {}
-        """The broker epoch of the leader of each leader epoch."""
+        """In which of its lives a broker leads in a leader epoch."""
         self._states: dict[tuple[TopicPartition, int], tuple[int, PartitionStateNode]] = {}
         self._epoch = 0
         self._moved: set[str] = set()
@@ -406,11 +408,11 @@ class World:
         if state.leader >= 0:
             assert self._leaders.setdefault(key, state.leader) == state.leader, key
 
-    def check_life(self, partition: TopicPartition, topic_id: bytes, leader_epoch: int, broker_epoch: int) -> None:
+    def check_life(self, partition: TopicPartition, topic_id: bytes, leader_epoch: int, life: int) -> None:
         """No leader leads on in the same epoch after a restart, in which it may have lost records; unless the topic goes anyway."""
         key = (partition, topic_id, leader_epoch)
         if self.tree.exists(znodes.delete_topic_path(partition.topic)) is None:
-            assert self._lives.setdefault(key, broker_epoch) == broker_epoch, key
+            assert self._lives.setdefault(key, life) == life, key
 
     def check_nodes(self, writer: int) -> None:
         """Epochs never go back, leaders are in sync, and a controller that was deposed writes nothing."""
@@ -448,6 +450,7 @@ class World:
     def _start(self, broker_id: int) -> None:
         model = self.models[broker_id]
         model.cache, model.controller_epoch, model.pending = MetadataCache(broker_id), 0, {}
+        model.life += 1
         member = Member(self, broker_id, model)
         try:
             member.start()
