@@ -77,6 +77,18 @@ def alter(cluster: Cluster, isr: list[int], version: int = 3, **changes: Any) ->
     return {name: getattr(partition, name) for name in names}
 
 
+def test_in_sync_replicas_do_not_change_while_a_registration_is_not_handled(led: Cluster) -> None:
+    asked = request(led, [2, 1, 3])
+    led.kill(2)
+    led.register(2)
+    answer = led.controller.isr_changes.alter(asked, 3)  # it was sent before
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    led.store.delete(znodes.CONTROLLER)
+    led.pump()
+    assert (led.controller.epoch, led.state("t").leader, led.state("t").leader_epoch) == (2, 1, 1)
+    assert not send(led, request(led, [1, 3], broker_id=1)).error_code
+
+
 def test_a_leader_takes_replicas_in_and_out(led: Cluster) -> None:
     for version, isr in ((0, [2]), (1, [2, 1]), (2, [2, 1, 3]), (3, [2])):
         with case(version=version):

@@ -76,7 +76,7 @@ def test_partitions_without_a_leader_are_tried_again(cluster: Cluster) -> None:
     cluster.pump()
     assert leaders(cluster) == [-1]
     cluster.register(2)
-    cluster.controller.context.brokers = cluster.controller._live_brokers()  # as if the election had failed then
+    cluster.controller.context.brokers, _ = cluster.controller._live_brokers()  # as if the election had failed then
     cluster.brokers.reachable.add(2)
     balance(cluster)
     assert leaders(cluster) == [2]

@@ -383,7 +383,7 @@ class KafkaController:
         ]
         # Each broker gets LeaderAndIsr for all its replicas below, and answers which of them it has lost.
         self._loader.take_log_dir_events()
-        context.brokers = self._live_brokers()
+        context.brokers, context.brokers_version = self._live_brokers()
         for broker in context.brokers:
             self._channels.add_broker(broker, context.brokers[broker].node)
         topics = self._fenced.children(znodes.TOPICS)
@@ -420,16 +420,17 @@ class KafkaController:
 
     # Brokers
 
-    def _live_brokers(self) -> dict[int, LiveBroker]:
-        """Read the registered brokers and watch them."""
+    def _live_brokers(self) -> tuple[dict[int, LiveBroker], int]:
+        """Read the registered brokers and watch them; return also the ``cversion`` of the list of them."""
+        version = self._fenced.children_version(znodes.BROKER_IDS)
         ids = self._loader.broker_ids()
         changed = self._on_change(self._brokers_changed, State.BROKER_CHANGE)
         nodes = self._node_watches.watch_and_get([znodes.broker_path(broker) for broker in ids], changed)
-        return self._loader.live_brokers(dict(zip(ids, nodes, strict=True)))
+        return self._loader.live_brokers(dict(zip(ids, nodes, strict=True))), version
 
     def _brokers_changed(self) -> None:
         context = self.context
-        now = self._live_brokers()
+        now, version = self._live_brokers()
         before = context.brokers
         # A broker that restarted between two reads has another epoch.
         restarted = {broker for broker in now.keys() & before.keys() if now[broker].epoch != before[broker].epoch}
@@ -442,7 +443,7 @@ class KafkaController:
                 self._channels.remove_broker(broker)
                 self._node_watches.forget(znodes.broker_path(broker))
             self._brokers.failed(gone)
-        context.brokers = now
+        context.brokers, context.brokers_version = now, version
         moved = [broker for broker in now.keys() - new if now[broker].node != before[broker].node]
         for broker in moved:
             self._channels.add_broker(broker, now[broker].node)

@@ -72,6 +72,8 @@ class ControllerContext:
     def clear(self) -> None:
         """Clear everything but the epoch, when the controller resigns."""
         self.brokers: dict[int, LiveBroker] = {}
+        self.brokers_version = -1
+        """The ``cversion`` of ``/brokers/ids`` when these were read, or before."""
         self.shutting_down: set[int] = set()
         self._topic_ids: dict[str, bytes] = {}
         self._topic_names: dict[bytes, str] = {}

@@ -54,6 +54,11 @@ class FencedStore:
         """Return the names of the node's children; none if there is no such node."""
         return children_of(self._store, path)
 
+    def children_version(self, path: str) -> int:
+        """Return what changes whenever a child of the node is created or deleted; -1 if there is no such node."""
+        found = self._store.exists(path)
+        return -1 if found is None else found.cversion
+
     def watch_and_get(
         self, paths: Sequence[str], callback: Callable[[WatchEvent], None]
     ) -> list[tuple[IWatch, tuple[bytes, Stat] | None]]:

@@ -62,6 +62,10 @@ class AlterPartitions:
         if broker is None or broker.epoch != request.broker_epoch:
             _log.info("Broker {broker} may not change in-sync replicas: its epoch is stale", broker=request.broker_id)
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        if self._store.children_version(znodes.BROKER_IDS) != self._context.brokers_version:
+            # The broker asks again. If it has restarted since, the written state would hide that from the next controller.
+            _log.info("In-sync replicas may change once registrations of brokers are handled")
+            return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         errors: dict[TopicPartition, ErrorCode] = {}
         changes: dict[TopicPartition, Leadership] = {}
         for partition, wanted in self._wanted(request, version).items():
