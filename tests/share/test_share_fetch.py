@@ -37,6 +37,7 @@ from twisted_kafka.protocol.messages.share.share_fetch import (
     ShareFetchResponse,
 )
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from twisted_kafka.replication.operations.reader import LogReader
 from twisted_kafka.testing import Broker
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -96,6 +97,35 @@ def test_a_fetch_waits_for_the_first_record(topic: Topic) -> None:
         one.send_fetch(max_wait_ms=20_000)
         topic.produce("a")
         assert acquired_of(one.received_fetch()) == [(0, 0, 1)]
+
+
+def test_a_produce_beside_a_fetch_of_many_partitions_reads_one_of_them(
+    make: Callable[..., Topic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make(5)
+    counts: list[int] = []
+    read = LogReader.read
+
+    def counted(self: LogReader, params: Any, fetches: Any, *rest: Any, **options: Any) -> Any:
+        if options.get("from_purgatory"):
+            counts.append(len(fetches))
+        return read(self, params, fetches, *rest, **options)
+
+    with topic.member("one", *range(5)) as one:
+        assert one.acquired(max_wait_ms=0) == []
+        monkeypatch.setattr(LogReader, "read", counted)
+        one.send_fetch(max_wait_ms=20_000)
+        eventually(lambda: counts == [5, 5])  # before and after it is watched
+        topic.produce("a", partition=3)
+        assert acquired_by_partition(one.received_fetch()) == {3: [(0, 0)]}
+        assert counts[2:] == [1]
+        counts.clear()
+        one.send_fetch(max_wait_ms=20_000, min_bytes=130)
+        eventually(lambda: counts == [5, 5])
+        topic.produce("b", partition=1)
+        topic.produce("c", partition=2)
+        assert acquired_by_partition(one.received_fetch()) == {1: [(0, 0)], 2: [(0, 0)]}
+        assert counts[2:] == [1, 2]
 
 
 def acquired_by_partition(response: Any) -> dict[int, list[tuple[int, int]]]:

@@ -1,6 +1,6 @@
 """A ShareFetch that waits until there is something to acquire (Kafka: DelayedShareFetch)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -48,14 +48,23 @@ class ShareFetchAnswer(Future[list[Fetched]]):
 
 
 class DelayedShareFetch(DelayedOperation):
-    """Waits for ``min_bytes`` bytes that can be acquired, or an error of a partition."""
+    """Waits for ``min_bytes`` bytes that can be acquired, or an error of a partition.
+
+    A change of a partition lets it read that partition again, and the partitions in which it found some bytes before.
+    """
 
     __slots__ = ("_acquire", "_fetched", "_is_given_up", "future", "on_expired")
 
     def __init__(
-        self, params: ShareFetchParams, acquire: Callable[[bool], list[Fetched] | None], on_expired: Callable[[], object]
+        self,
+        params: ShareFetchParams,
+        acquire: Callable[[bool, Hashable | None], list[Fetched] | None],
+        on_expired: Callable[[], object],
     ) -> None:
-        """``acquire`` returns None if there is not enough; its argument says that any amount is enough."""
+        """``acquire`` returns None if there is not enough.
+
+        Its first argument is whether any amount is enough, its second one the key that has changed, or None for a first look.
+        """
         super().__init__(params.max_wait_ms)
         self._acquire = acquire
         self._fetched: list[Fetched] | None = None
@@ -66,7 +75,16 @@ class DelayedShareFetch(DelayedOperation):
     @override
     def try_complete(self) -> bool:
         """Complete when there is enough."""
-        self._fetched = self._acquire(False)
+        return self._complete_after(None)
+
+    @override
+    def check(self, key: Hashable) -> bool:
+        """Complete when there is enough after a change of a partition or share partition."""
+        with self._lock:
+            return bool(self._pending) and self._complete_after(key)
+
+    def _complete_after(self, changed: Hashable | None) -> bool:
+        self._fetched = self._acquire(False, changed)
         # If it has expired meanwhile, that thread waits for the lock, and answers with these records.
         return self._fetched is not None and self.force_complete()
 
@@ -82,7 +100,7 @@ class DelayedShareFetch(DelayedOperation):
             fetched = self._fetched
             try:
                 if fetched is None:
-                    fetched = [] if self._is_given_up else self._acquire(True)
+                    fetched = [] if self._is_given_up else self._acquire(True, None)
             except Exception as error:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
                 self.future.give_up = None
                 self.future.set_exception(error)

@@ -4,7 +4,7 @@ A share partition is made for the first fetch. It is dropped when this broker no
 has fenced it, and when its group has no session on this broker any more: nothing in it is lost, as the persister has the state.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeVar
@@ -27,6 +27,7 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.acknowledgements import AcknowledgementBatch
 from twisted_kafka.share.delayed_share_fetch import DelayedShareFetch, Fetched, ShareFetchAnswer, ShareFetchParams
 from twisted_kafka.share.in_flight_records import Acquisition, Expired
+from twisted_kafka.share.other_threads import OneByOne
 from twisted_kafka.share.share_metrics import ShareGroupMetrics
 from twisted_kafka.share.share_partition import OK, Result, SharePartition, SharePartitionEnvironment, SharePartitionState
 from twisted_kafka.share.share_partition_key import SharePartitionKey
@@ -67,7 +68,7 @@ _log = Logger()
 class _Fetch:
     """A ShareFetch: its parameters, and a share partition or an error for each of its partitions."""
 
-    __slots__ = ("began_ns", "group_id", "isolation", "made", "member_id", "params", "targets")
+    __slots__ = ("_indexes", "_with_bytes", "began_ns", "group_id", "isolation", "made", "member_id", "params", "targets")
 
     def __init__(
         self,
@@ -87,6 +88,22 @@ class _Fetch:
         self.targets = targets
         self.made = made
         self.began_ns = began_ns
+        self._with_bytes: set[int] = set()
+        self._indexes: dict[Hashable, list[int]] = {}
+
+    def to_look_at(self, changed: Hashable | None) -> Iterable[int]:
+        """Return the indexes of the changed target and of the targets with some bytes; all indexes for a first look, None."""
+        if changed is None:
+            return range(len(self.targets))
+        if not self._indexes:
+            for index, (name, target) in enumerate(self.targets):
+                for key in (name, target.key) if isinstance(target, SharePartition) else (name,):
+                    self._indexes.setdefault(key, []).append(index)
+        return sorted(self._with_bytes.union(self._indexes.get(changed, ())))
+
+    def not_enough_yet(self, indexes: Iterable[int]) -> None:
+        """Keep the indexes of targets that have bytes, but not enough for an answer."""
+        self._with_bytes.update(indexes)
 
 
 class SharePartitionManager:
@@ -123,6 +140,8 @@ class SharePartitionManager:
         """The sessions by group."""
         self._connections: dict[str, set[ShareSession]] = {}
         self._purgatory = replicas.purgatories.share_fetch
+        # One thread at a time: two would meet in a share partition, and each would look again after the other, without end.
+        self._checks: OneByOne[SharePartitionKey] = OneByOne(self._purgatory.check_and_complete, later)
         self._follows_leaders = False
         """False until the first share partition is made: a broker without share groups pays nothing."""
 
@@ -291,10 +310,7 @@ class SharePartitionManager:
     def _check_later(self, key: SharePartitionKey) -> None:
         """Let fetches that wait for a share partition look at it: on another thread, as the caller may hold such a fetch."""
         if self._purgatory.is_watched(key):
-            self._later(partial(self._check, key))
-
-    def _check(self, key: SharePartitionKey) -> None:
-        self._purgatory.check_and_complete(key)
+            self._checks.ask(key)
 
     def share_partitions(self, group_id: str) -> list[tuple[TopicPartition, SharePartition]]:
         """Return the group's share partitions that are in use on this broker."""
@@ -332,18 +348,22 @@ class SharePartitionManager:
         if not targets:
             return []
         if not params.may_wait:
-            return self._acquire(fetch, True) or []
+            return self._acquire(fetch, True, None) or []
         operation = DelayedShareFetch(params, partial(self._acquire, fetch), self.metrics.expired)
         shares = [target for _, target in targets if isinstance(target, SharePartition)]
         watched = [*(each.key for each in shares), *dict.fromkeys(name for name, _ in targets)]
         self._purgatory.try_complete_else_watch(operation, watched)
         return operation.future.result() if operation.future.done() else operation.future
 
-    def _acquire(self, fetch: _Fetch, any_amount: bool) -> list[Fetched] | None:
-        """Acquire records for a fetch; return None if there is neither enough nor an error."""
+    def _acquire(self, fetch: _Fetch, any_amount: bool, changed: Hashable | None) -> list[Fetched] | None:
+        """Acquire records for a fetch; return None if there is neither enough nor an error.
+
+        After a first attempt, ``changed`` is the partition or share partition that has changed.
+        """
         results: dict[int, Fetched] = {}
         ready: list[_Ready] = []
-        for index, (name, target) in enumerate(fetch.targets):
+        for index in fetch.to_look_at(changed):
+            name, target = fetch.targets[index]
             failed = self._failure(target)
             if failed is not None:
                 results[index] = Fetched(failed)
@@ -415,6 +435,8 @@ class SharePartitionManager:
             ]
             reads = self._replicas.reader.read(read_params, fetches, from_purgatory=True)
             has_enough = any_amount or results or sum(read.size_bytes for read in reads) >= params.min_bytes
+            if not has_enough:
+                fetch.not_enough_yet(each[0] for each, read in zip(waiting, reads, strict=True) if read.size_bytes)
             again = []
             for (index, name, share), asked, read in zip(waiting, fetches, reads, strict=True):
                 if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
