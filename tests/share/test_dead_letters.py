@@ -1,10 +1,12 @@
 """Records that a share group gives up on, and the letters about them in its dead-letter topic (KIP-1191)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.support.eventually import WAIT_S, eventually
+from tests.support.fake import Fake
 from tests.support.share_client import (
     RawClient,
     ShareMember,
@@ -15,7 +17,14 @@ from tests.support.share_client import (
     set_configs,
     set_group_configs,
 )
+from twisted_kafka.config.group_configs import ShareGroupConfigs
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.share.dead_letter_queue import DeadLetterQueue, DeadLetterSettings, DeadLetterTopics
+from twisted_kafka.share.other_threads import OtherThreads
+from twisted_kafka.share.share_partition_key import SharePartitionKey
 from twisted_kafka.testing import Broker
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.timer import Timer
 
 pytestmark = pytest.mark.medium
 
@@ -113,3 +122,46 @@ def test_topics_are_created_once_the_broker_may_do_that() -> None:
             assert error_of(one.acknowledge((0, 0, [REJECT]))) == (0, 0)
             assert eventually(lambda: "letters-of-orders" in broker.topics() and letters(broker, "letters-of-orders"))
             assert letters(broker, "letters-of-orders")[0][:2] == (None, None)
+
+
+class Share(Fake):
+    """A share partition with a record on its way to the dead-letter topic."""
+
+    key = SharePartitionKey("group", bytes(16), 0)
+
+    def __init__(self) -> None:
+        self.left = [(0, 0, 1)]
+
+    def archiving(self) -> list[tuple[int, int, int]]:
+        return self.left
+
+
+class NoTopics(Fake):
+    """Replicas of a broker on which the dead-letter topic does not exist yet."""
+
+    metadata: Any
+
+    def __init__(self) -> None:
+        self.metadata = self
+
+    def partition_count(self, _: str) -> None: ...
+
+
+def test_a_share_partition_does_not_wait_for_the_letters_of_its_fenced_predecessor() -> None:
+    clock = ManualClock()
+    timer = Timer(clock)
+    later: list[Callable[[], None]] = []
+    configs = ShareGroupConfigs(1000, 5, 100, "read_uncommitted", "earliest", True, "dlq.orders", False)
+    settings = DeadLetterSettings(lambda: "dlq.", lambda: True, "PLAINTEXT", 1000)
+    created: list[str] = []
+    topics = DeadLetterTopics(lambda _: True, created.append)
+    queue = DeadLetterQueue(NoTopics(), lambda _: configs, settings, topics, Fake(), clock, OtherThreads(timer, later.append))
+    old, new = Share(), Share()
+    name = TopicPartition("orders", 0)
+    queue.undeliverable(old, name)
+    later.pop()()
+    assert created == ["dlq.orders"]
+    old.left = []  # it is fenced while its letters are tried again
+    queue.undeliverable(new, name)
+    later.pop()()
+    assert created == ["dlq.orders"] * 2

@@ -28,7 +28,6 @@ from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.other_threads import OtherThreads
 from twisted_kafka.share.share_partition import SharePartition
-from twisted_kafka.share.share_partition_key import SharePartitionKey
 from twisted_kafka.system import machine
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import completed, then
@@ -117,15 +116,16 @@ class DeadLetterQueue:
         self._clock = clock
         self._threads = threads
         self._lock = machine.Lock()
-        self._busy: set[SharePartitionKey] = set()
+        self._busy: set[SharePartition] = set()
+        """Not their keys: the successor of a fenced share partition has letters of its own."""
         self._failures = LogRateLimit(clock.monotonic_ns)
 
     def undeliverable(self, share: SharePartition, name: TopicPartition) -> None:
         """Begin to write the letters of a share partition's records, unless that is under way."""
         with self._lock:
-            if share.key in self._busy:
+            if share in self._busy:
                 return
-            self._busy.add(share.key)
+            self._busy.add(share)
         self._threads.later(partial(self._next, share, name))
 
     def _next(self, share: SharePartition, name: TopicPartition) -> None:
@@ -133,7 +133,7 @@ class DeadLetterQueue:
         ranges = share.archiving()
         if not ranges:
             with self._lock:
-                self._busy.discard(share.key)
+                self._busy.discard(share)
             if share.archiving():  # they came just before
                 self.undeliverable(share, name)
             return
