@@ -187,6 +187,30 @@ def test_records_of_aborted_transactions_are_archived() -> None:
     acquired = records.acquire(want(), LIMITS, 0, [(0, 9)])
     assert records.drop_aborted(acquired, [(0, 2), (5, 6)]) == [Acquired(3, 4, 1), Acquired(7, 9, 1)]
     assert (records.start_offset, runs_of(records)[1]) == (3, (5, 6, ARCHIVED, 1))
+    more = records.acquire(want(size=2, records=4), LIMITS, 10, [(10, 11), (12, 13)])
+    assert records.drop_aborted(more, [(8, 8), (11, 12), (13, 13)]) == [Acquired(10, 10, 1)]
+
+
+class CountedOffset(int):
+    """An offset that counts its comparisons."""
+
+    comparisons = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedOffset.comparisons += 1
+        return int(self) < other
+
+    def __le__(self, other: int) -> bool:
+        CountedOffset.comparisons += 1
+        return int(self) <= other
+
+
+def test_each_aborted_batch_is_compared_with_few_acquired_ones() -> None:
+    records = InFlightRecords(0)
+    acquired = records.acquire(want(size=1), LIMITS, 0, [(offset, offset) for offset in range(100)])
+    aborted = [(CountedOffset(offset), CountedOffset(offset)) for offset in range(1, 100, 2)]
+    assert records.drop_aborted(acquired, aborted) == [Acquired(offset, offset, 1) for offset in range(0, 100, 2)]
+    assert 0 < CountedOffset.comparisons < 5 * 100
 
 
 @pytest.mark.parametrize(

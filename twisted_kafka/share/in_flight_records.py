@@ -280,24 +280,28 @@ class InFlightRecords:
         self.end_offset = last + 1
         collected.add(begin, last, 1)
 
-    def drop_aborted(self, acquired: Sequence[Acquired], aborted: Iterable[tuple[int, int]]) -> list[Acquired]:
-        """Archive acquired records that are in batches of aborted transactions; return the others.
+    def drop_aborted(self, acquired: Sequence[Acquired], aborted: Sequence[tuple[int, int]]) -> list[Acquired]:
+        """Archive acquired records that are in batches of aborted transactions; return the others. Both are in order.
 
         That is not persisted: a new leader finds the same.
         """
-        left = list(acquired)
-        for first, last in aborted:
-            kept: list[Acquired] = []
-            for each in left:
-                if each.last_offset < first or each.first_offset > last:
-                    kept.append(each)
-                    continue
-                self._archive(max(first, each.first_offset), min(last, each.last_offset), ACQUIRED)
-                if each.first_offset < first:
-                    kept.append(each._replace(last_offset=first - 1))
-                if each.last_offset > last:
-                    kept.append(each._replace(first_offset=last + 1))
-            left = kept
+        left: list[Acquired] = []
+        begin = 0
+        for each in acquired:
+            first = each.first_offset
+            while begin < len(aborted) and aborted[begin][1] < first:
+                begin += 1
+            at = begin
+            while at < len(aborted) and aborted[at][0] <= each.last_offset:
+                aborted_first, aborted_last = aborted[at]
+                at += 1
+                if aborted_first > first:
+                    left.append(each._replace(first_offset=first, last_offset=aborted_first - 1))
+                last = min(aborted_last, each.last_offset)
+                self._archive(max(aborted_first, first), last, ACQUIRED)
+                first = last + 1
+            if first <= each.last_offset:
+                left.append(each._replace(first_offset=first))
         self._coalesce()
         self.advance()
         return left
