@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.budget import share_of
-from tests.support.logs import NOW_MS, Bench, append, batch
+from tests.support.logs import NOW_MS, Bench, abort, append, batch, data_of
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.segment import indexes
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 
 pytestmark = pytest.mark.medium
@@ -159,6 +161,18 @@ class Transactions(RuleBasedStateMachine):
                 if isolation != FetchIsolation.TXN_COMMITTED:
                     assert read.aborted_transactions is None
             self.check_aborted(self.log, offset)
+            self.check_small_read(offset)
+
+    def check_small_read(self, offset: int) -> None:
+        """Check that a read tells of each aborted transaction with records in its batches, which have an offset each."""
+        read = self.log.read(offset, 200, FetchIsolation.TXN_COMMITTED)
+        end = offset + sum(1 for _ in batches(data_of(read.records)))
+        within = {
+            (producer, first, marker)
+            for producer, first, marker, is_aborted in self.transactions()
+            if is_aborted and marker is not None and marker >= offset and first < end
+        }
+        assert end == offset or within <= {tuple(each[:3]) for each in read.aborted_transactions or ()}
 
     def check_aborted(self, log: UnifiedLog, offset: int) -> None:
         stable = self.stable()
@@ -169,6 +183,25 @@ class Transactions(RuleBasedStateMachine):
         ]
         found = [tuple(each[:3]) for each in log.aborted_transactions(offset, stable)]
         assert offset >= stable or set(found) == set(aborted)
+
+
+@pytest.mark.parametrize("largest", [0, 1 << 20], ids=["uncached", "cached"])
+def test_a_read_tells_of_the_aborted_transactions_within_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    monkeypatch.setattr(indexes, "MAX_CACHED_FILE_BYTES", largest)
+    log = Bench(tmp_path / "topic-0", index_interval_bytes=0).open()
+    for producer in range(20):
+        append(log, b"v", producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+        abort(log, producer)
+    log.update_high_watermark(40)
+    for _ in ("active", "sealed"):
+        for offset, most in ((0, 1), (12, 1), (12, 200), (38, 1 << 20)):
+            read = log.read(offset, most, FetchIsolation.TXN_COMMITTED)
+            last = [each.base_offset for each in batches(data_of(read.records))][-1]
+            told = [each.first_offset for each in read.aborted_transactions or ()]
+            within = list(range(offset, last + 1, 2))
+            # And perhaps that of the batch of which the read has the begin.
+            assert told in (within, [*within, offset + 2 * len(within)]), (offset, most)
+        log.roll()
 
 
 TestTransactions = Transactions.TestCase

@@ -9,13 +9,14 @@ segment is read when it is searched, and its content is cached for the next sear
 """
 
 import bisect
+import contextlib
 import operator
 import os
 import struct
 import sys
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from io import FileIO
 from itertools import islice
@@ -273,6 +274,13 @@ class _Index:
         return columns
 
     def _floor_by_entries(self, key: int) -> tuple[int, int] | None:
+        with self._entries_of_file() as (count, read):
+            at = bisect.bisect_right(range(count), key, key=lambda number: read(number)[0]) - 1
+            return read(at) if at >= 0 else None
+
+    @contextlib.contextmanager
+    def _entries_of_file(self) -> Iterator[tuple[int, Callable[[int], tuple[int, int]]]]:
+        """Yield the number of entries in the file, and a function that reads one of them. Raises OSError."""
         entry, size = self.entry, self.entry.size
         with FileIO(self.path) as file:
 
@@ -280,8 +288,7 @@ class _Index:
                 first, second = entry.unpack(read_at(file, size, number * size))
                 return first, second
 
-            at = bisect.bisect_right(range(self.entries), key, key=lambda number: read(number)[0]) - 1
-            return read(at) if at >= 0 else None
+            yield self.entries, read
 
     def _at(self, number: int) -> tuple[int, int] | None:
         """Return entry ``number``; a negative one counts from the end."""
@@ -348,6 +355,22 @@ class OffsetIndex(_Index):
         keys, values = columns
         after = bisect.bisect_right(keys, relative)
         return values[after - 1] if after else 0, values[after] if after < len(keys) else -1
+
+    def offset_behind(self, position: int) -> int | None:
+        """Return an offset above those of all batches that end at ``position`` or before; None after the last entry."""
+        columns = self._now()
+        if columns is None:
+            found = self._ceiling_by_entries(position)
+            return None if found is None else self.base_offset + found
+        keys, values = columns
+        at = bisect.bisect_left(values, position)
+        return self.base_offset + keys[at] if at < len(keys) else None
+
+    def _ceiling_by_entries(self, position: int) -> int | None:
+        """Return the key of the first entry with this position or a higher one; None after the last entry."""
+        with self._entries_of_file() as (count, read):
+            at = bisect.bisect_left(range(count), position, key=lambda number: read(number)[1])
+            return read(at)[0] if at < count else None
 
     def last_entry(self) -> tuple[int, int]:
         """Return (offset, position) of the last entry; of the segment's start if the index is empty."""

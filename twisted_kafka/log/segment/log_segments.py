@@ -111,12 +111,10 @@ class LogSegments:
                 else:
                     incomplete = True
             at = log_offset_metadata_of((start_offset, base, position))
-            if aborted is not None:
-                after = self.after(segment)
-                upper = limit_offset if after is None else min(limit_offset, after.base_offset)
-                aborted = self.aborted_transactions(start_offset, upper)
             if size <= 0:
                 return FetchDataInfo(at, b"", incomplete, aborted)
+            if aborted is not None:
+                aborted = self.aborted_transactions(start_offset, self._upper_bound(segment, position + size, limit_offset))
             records = FileRegion(segment.file, position, size)
             if not KEEPS_OPEN_FILES:
                 return FetchDataInfo(at, records.read(), incomplete, aborted)
@@ -124,6 +122,17 @@ class LogSegments:
                 records.load()  # here a slow disk stops one handler, and a network thread with all its connections otherwise
             return FetchDataInfo(at, records, incomplete, aborted)
         return FetchDataInfo(limit, b"", False, aborted)
+
+    def _upper_bound(self, segment: LogSegment, end: int, limit_offset: int) -> int:
+        """Return an offset above those of the batches of a segment that end at ``end`` or before; at most the limit.
+
+        The rest of the segment may have very many aborted transactions.
+        """
+        bound = segment.offset_index.offset_behind(end)
+        if bound is None:
+            after = self.after(segment)
+            bound = limit_offset if after is None else after.base_offset
+        return min(bound, limit_offset)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records between the offsets."""
