@@ -581,6 +581,16 @@ def test_the_earliest_open_transaction_is_found_without_a_look_at_the_others() -
         assert bool(offsets) == bool(expected)
 
 
+def test_a_transaction_that_stays_open_keeps_no_offsets_of_later_ones() -> None:
+    offsets = OpenOffsets([0])
+    for offset in range(1, 5000):
+        offsets.add(offset)
+        offsets.discard(offset)
+    assert len(offsets) < 100
+    offsets.discard(0)
+    assert (offsets.first, len(offsets)) == (None, 0)
+
+
 class CountedOffset(int):
     """An offset that counts its comparisons."""
 

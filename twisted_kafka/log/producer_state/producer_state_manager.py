@@ -41,6 +41,8 @@ _MARKERS_KEPT: Final = 128
 BUMPED_SINCE: Final = 2
 """The ``transaction.version`` since which the end of a transaction bumps the epoch, also that of its markers (KIP-890)."""
 
+SPARE_OFFSETS: Final = 64
+
 MAX_VERIFICATIONS = 10_000
 """Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
 
@@ -154,7 +156,10 @@ class _Verification:
 
 
 class OpenOffsets:
-    """First offsets of transactions: added in ascending order, removed in any. The first one is found in constant time."""
+    """First offsets of transactions: added in ascending order, removed in any. The first one is found in constant time.
+
+    Removed offsets after the first one stay in the queue until they are the majority, and more than SPARE_OFFSETS.
+    """
 
     __slots__ = ("_ascending", "_present")
 
@@ -176,6 +181,12 @@ class OpenOffsets:
         present.discard(offset)
         while ascending and ascending[0] not in present:
             ascending.popleft()
+        if len(ascending) > 2 * len(present) + SPARE_OFFSETS:
+            self._ascending = deque([each for each in ascending if each in present])
+
+    def __len__(self) -> int:
+        """The length of the queue, with removed offsets."""
+        return len(self._ascending)
 
     @property
     def first(self) -> int | None:
