@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.application import service
-from twisted.internet import threads
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from typing_extensions import override
 
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.system.threads import make_thread
 
 __all__ = ["BrokerService", "KafkaConfig"]
 
@@ -20,9 +21,9 @@ _log = Logger()
 class BrokerService(service.Service):
     """Starts a broker with the application and stops it with it.
 
-    It starts on the calling thread, before the reactor runs or on its thread, and raises StartError. It stops on a thread of the
-    reactor's pool, because requests in flight are still answered during the stop. A stopped service may be started again:
-    ``broker`` is then a new instance on the same directories.
+    It starts on the calling thread, before the reactor runs or on its thread, and raises StartError. It stops on a thread of its
+    own, because requests in flight are still answered during the stop. A stopped service may be started again: ``broker`` is then
+    a new instance on the same directories.
     """
 
     name = "kafka"
@@ -50,4 +51,19 @@ class BrokerService(service.Service):
         super().stopService()  # type: ignore[no-untyped-call]
         if not self.broker.is_running:
             return succeed(None)
-        return threads.deferToThreadPool(self._reactor, self._reactor.getThreadPool(), self.broker.stop)
+        stopped: Deferred[None] = Deferred()
+
+        def stop() -> None:
+            try:
+                self.broker.stop()
+            except Exception:  # noqa: BLE001 the Deferred carries it
+                self._reactor.callFromThread(stopped.errback, Failure())
+            else:
+                self._reactor.callFromThread(stopped.callback, None)
+
+        try:
+            make_thread(stop, "kafka-shutdown", is_daemon=False).start()
+        except RuntimeError as error:
+            _log.warn("The broker stops on the reactor's thread: {error}", error=error)
+            stop()
+        return stopped

@@ -20,6 +20,7 @@ from twisted.logger import capturedLogs, formatEvent
 import twisted_kafka
 from tests.support.budget import patient
 from tests.support.eventually import WAIT_S
+from tests.support.no_threads import no_threads
 from tests.support.processes import start_tied
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -237,7 +238,8 @@ def test_an_access_log_that_cannot_be_written_is_told_at_the_start(tmp_path: Pat
             Broker({"access.log.dir": tmp_path / place}).start()
 
 
-def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path, has_threads: bool) -> None:
     reactor = SelectReactor()
     config = KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
     service = BrokerService(config, reactor)
@@ -248,7 +250,8 @@ def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) ->
         reactor.callFromThread(stop)
 
     def stop() -> None:
-        service.stopService().addCallback(lambda _: reactor.stop())
+        with contextlib.nullcontext() if has_threads else no_threads():
+            service.stopService().addCallback(lambda _: reactor.stop())
 
     service.startService()
     reactor.callWhenRunning(lambda: threading.Thread(target=ask).start())

@@ -67,6 +67,23 @@ def test_it_leaves_no_thread_and_no_file_and_the_directory_free(
         assert broker.is_running
 
 
+@pytest.mark.parametrize("count", [0, 1, 5, 10])
+def test_a_system_without_a_thread_for_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    start, left = threading.Thread.start, [None] * count
+
+    def limited(self: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(self)
+
+    threads = set(threading.enumerate())
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(StartError, match=r"^the system has no thread to give: [^\n]*$"):
+        Broker({"listeners": "PLAINTEXT://127.0.0.1:0"}, data_dir=tmp_path).start()
+    assert set(threading.enumerate()) <= threads
+
+
 def test_a_start_that_waits_for_its_controller_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(data_dir=tmp_path)
 

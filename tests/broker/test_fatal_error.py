@@ -4,11 +4,33 @@ import threading
 
 import pytest
 
-from tests.support.eventually import WAIT_S
+from tests.support.eventually import WAIT_S, eventually
 from twisted_kafka import Broker
+from twisted_kafka.broker import broker as broker_module
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server.kafka_apis import KafkaApis
+
+
+def test_a_broker_that_cannot_go_on_stops_once_there_is_a_thread_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, refused = threading.Thread.start, []
+
+    def limited(self: threading.Thread) -> None:
+        if self.name == "kafka-fatal-shutdown" and not refused:
+            refused.append(self)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    def fail(self: KafkaApis, request: Request) -> None:
+        raise FatalExitError("the disk lies")
+
+    monkeypatch.setattr(broker_module, "STOP_RETRY_S", 0.0)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    monkeypatch.setattr(KafkaApis, "handle", fail)
+    with Broker() as broker, socket.create_connection(("127.0.0.1", broker.listeners[0].port), timeout=WAIT_S) as client:
+        client.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        eventually(lambda: not broker.is_running)
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize("error", [FatalExitError, SystemExit])

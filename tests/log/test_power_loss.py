@@ -13,7 +13,7 @@ import random
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -471,12 +471,17 @@ class SameThread:
         pass
 
 
+def for_each_here(_count: int, _name_prefix: str, action: Callable[[Any], object], items: Iterable[Any]) -> None:
+    for item in items:
+        action(item)
+
+
 def run(directory: Path, seed: int) -> None:
     names = (uuid.UUID(int=number) for number in itertools.count())
     with (
         patch("twisted_kafka.system.machine.new_uuid", lambda: next(names)),
         patch("twisted_kafka.log.directories.directory_loader.make_pool", SameThread),
-        patch("twisted_kafka.log.directories.log_directories.make_pool", SameThread),
+        patch("twisted_kafka.log.directories.log_directories.for_each", for_each_here),
     ):
         run_alone(directory, seed)
 

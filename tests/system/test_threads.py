@@ -4,7 +4,19 @@ from collections.abc import Callable
 import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from twisted_kafka.system.threads import FIRST_PAUSE_S, LONGEST_PAUSE_S, UNCAUGHT_ERRORS, attempt, make_thread, repeat
+from tests.support.no_threads import no_threads
+from twisted_kafka.system.threads import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    UNCAUGHT_ERRORS,
+    attempt,
+    for_each,
+    has_no_thread,
+    make_pool,
+    make_thread,
+    repeat,
+    submit,
+)
 
 
 class Failing:
@@ -74,3 +86,43 @@ def test_an_attempt_says_whether_it_worked() -> None:
         assert attempt(lambda: None, "nothing")
         assert not attempt(Failing([KeyError]), "something")
     assert [formatEvent(event) for event in events] == ["Uncaught exception in something"]
+
+
+def test_work_for_several_threads_is_done_on_the_calling_one_if_there_is_no_other() -> None:
+    done: list[tuple[int, bool]] = []
+
+    def act(item: int) -> None:
+        done.append((item, threading.current_thread() is threading.main_thread()))
+
+    with no_threads(), capturedLogs() as events:
+        for_each(3, "work-", act, range(4))
+    assert done == [(item, True) for item in range(4)]
+    assert [formatEvent(event) for event in events] == ["work has 1 threads: can't start new thread"]
+    done.clear()
+    for_each(3, "work-", act, range(40))
+    assert sorted(item for item, _ in done) == list(range(40))
+
+
+def test_no_item_is_begun_after_an_error_which_the_caller_gets() -> None:
+    begun: list[int] = []
+
+    def act(item: int) -> None:
+        begun.append(item)
+        if item == 1:
+            raise ValueError("broken")
+
+    with no_threads(), pytest.raises(ValueError, match="broken"):
+        for_each(2, "work-", act, range(4))
+    assert begun == [0, 1]
+    with pytest.raises(ValueError, match="broken"):
+        for_each(2, "work-", act, [1, 1])
+
+
+def test_a_call_without_a_thread_has_failed() -> None:
+    with make_pool(1, "pool-") as pool:
+        with no_threads():
+            failure = submit(pool, lambda: 1).exception(0)
+        assert failure is not None
+        assert has_no_thread(failure)
+        assert submit(pool, lambda: 2).result(30) == 2
+    assert not has_no_thread(RuntimeError("something else"))

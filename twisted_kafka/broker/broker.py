@@ -27,7 +27,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.server.interception import IRequestInterceptor
 from twisted_kafka.system import machine
 from twisted_kafka.system.forks import process_number
-from twisted_kafka.system.threads import make_thread, why_not_real
+from twisted_kafka.system.threads import has_no_thread, make_thread, why_not_real
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 __all__ = ["Broker", "StartError", "StartInterruptedError"]
@@ -36,6 +36,11 @@ _log = Logger()
 
 _LOCAL_LISTENER: Final = "PLAINTEXT://127.0.0.1:0"
 _LOCAL_CONSOLE: Final = "127.0.0.1:0"
+_NO_THREAD: Final = (
+    "the system has no thread to give: raise the limit of this user's processes (ulimit -u), or that of the container"
+)
+STOP_RETRY_S: Final = 1.0
+"""How long until a broker that cannot go on tries again to stop."""
 
 
 class Broker:
@@ -119,9 +124,11 @@ class Broker:
         try:
             self._server.start(self._main)
             self._is_running = True
-        except BaseException:
+        except BaseException as error:
             self._main.stop()
             self._remove_temporary()
+            if has_no_thread(error):
+                raise StartError(_NO_THREAD) from error
             raise
 
     def interrupt_start(self) -> None:
@@ -144,8 +151,17 @@ class Broker:
 
     def _give_up(self, why: str) -> None:
         _log.critical("{why}", why=why)
-        # Not on this thread, because ``stop`` waits for it.
-        make_thread(self.stop, "kafka-fatal-shutdown", is_daemon=False).start()
+        self._stop_on_another_thread()
+
+    def _stop_on_another_thread(self) -> None:
+        """Stop, because ``stop`` waits for this thread. Try again later if the system has no thread to give."""
+        try:
+            make_thread(self.stop, "kafka-fatal-shutdown", is_daemon=False).start()
+        except RuntimeError as error:
+            _log.error("The broker stops later: {error}", error=error)
+            assert self._main is not None
+            reactor = self._main.reactor
+            reactor.callFromThread(reactor.callLater, STOP_RETRY_S, self._stop_on_another_thread)
 
     def __enter__(self) -> Self:
         self.start()

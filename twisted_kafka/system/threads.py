@@ -5,8 +5,10 @@ No other module makes threads (``tests/test_house_rules.py``).
 
 import sys
 import time
-from collections.abc import Callable
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
 from twisted.logger import Logger
 
@@ -15,6 +17,9 @@ from twisted_kafka.system import machine
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
 """A step that keeps failing is repeated after a pause that doubles from the first to the longest."""
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 _log = Logger()
 
@@ -52,6 +57,11 @@ def why_not_real() -> str | None:
     if eventlet is not None and eventlet.is_monkey_patched("thread"):
         return f"eventlet has patched threads, and a broker needs Python's own: leave out thread and select, {_AS_PROGRAM}"
     return None
+
+
+def has_no_thread(error: BaseException) -> bool:
+    """Return whether an exception says that the system has no thread to give."""
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
 def attempt(action: Callable[[], object], what: str) -> bool:
@@ -120,6 +130,50 @@ def _run(run: Callable[[], object], name: str) -> None:
 def make_pool(count: int, name_prefix: str) -> machine.ThreadPoolExecutor:
     """Make a pool of up to ``count`` threads. A task's exception is only in its future, so ask each future for its result."""
     return machine.ThreadPoolExecutor(count, thread_name_prefix=name_prefix)
+
+
+def submit(pool: machine.ThreadPoolExecutor, action: Callable[[], T]) -> "Future[T]":
+    """Run ``action`` on a thread of ``pool``. If the system has no thread to give, the future has failed."""
+    try:
+        return pool.submit(action)
+    except RuntimeError as error:
+        failed: Future[T] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def for_each(count: int, name_prefix: str, action: Callable[[A], object], items: Iterable[A]) -> None:
+    """Call ``action`` with each item, on the calling thread and ``count - 1`` others, or as many as the system has to give.
+
+    After an exception no further call begins. It is raised when the calls under way have returned.
+    """
+    left = deque(items)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        while left and not errors:
+            try:
+                item = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                action(item)
+            except BaseException as error:  # noqa: BLE001 the calling thread raises it
+                errors.append(error)
+
+    others: list[machine.Thread] = []
+    try:
+        for number in range(min(count, len(left)) - 1):
+            thread = make_thread(work, f"{name_prefix}{number}")
+            thread.start()
+            others.append(thread)
+    except RuntimeError as error:
+        _log.warn("{name} has {count} threads: {error}", name=name_prefix.rstrip("-"), count=len(others) + 1, error=error)
+    work()
+    for thread in others:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def thread_cpu_ns() -> int:

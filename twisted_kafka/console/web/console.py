@@ -1,5 +1,6 @@
 """WebConsole: the console of one broker, with its threads and its listener."""
 
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,7 +19,7 @@ from twisted_kafka.console.web.warm_up import WarmUp, compiled_messages
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.security.scram.credential_cache import CredentialCache
-from twisted_kafka.system.threads import make_pool
+from twisted_kafka.system.threads import make_pool, submit
 
 _log = Logger()
 
@@ -48,8 +49,9 @@ class WebConsole:
             self._tls = ConsoleTls(config, metrics)
         self._context = ConsoleContext(settings, metrics.clock, lambda: Passwords(CredentialCache(configs)), live)
         self._pool = make_pool(THREADS, "kafka-console")
-        self._application = Application(self._context, broker.session, reactor, self._pool.submit)
-        self._warm_up = WarmUp(reactor, self._pool.submit, chain(rendering.compiled(), compiled_messages(broker.served())))
+        on_pool = partial(submit, self._pool)
+        self._application = Application(self._context, broker.session, reactor, on_pool)
+        self._warm_up = WarmUp(reactor, on_pool, chain(rendering.compiled(), compiled_messages(broker.served())))
         guard = Guard(settings.hosts, is_tls=settings.address.is_tls)
         site = ConsoleSite(self._application.render, guard, reactor, is_tls=settings.address.is_tls)
         self._listener = ConsoleListener(reactor, settings.address, site, None if self._tls is None else self._tls.context)

@@ -16,7 +16,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system import machine
-from twisted_kafka.system.threads import make_pool
+from twisted_kafka.system.threads import for_each
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 
@@ -99,10 +99,7 @@ class LogDirectories:
     def close(self, broker_epoch: int, threads: int) -> None:
         """Flush and close the logs, with at least ``threads`` threads per directory; mark directories clean, and release them."""
         try:
-            with make_pool(len(self.all), "log-closing-") as pool:
-                list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
-        except RuntimeError as error:  # the system has no thread to give
-            _log.error("The logs could not be closed, the next start will recover them: {error}", error=error)
+            for_each(len(self.all), "log-closing-", partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all)
         finally:
             self.release()
 
@@ -207,18 +204,18 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
     try:
         # More threads, as they mostly wait for the disk, which serves several in little more time than one.
         threads = max(threads, min(MIN_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
-        with make_pool(threads, f"log-closing-{directory.path}-") as pool:
-            unflushed = [log for log in logs if log.recovery_point < log.log_end_offset]
-            if len(unflushed) >= MIN_LOGS_FOR_SYNCFS:
-                list(pool.map(UnifiedLog.write_out, unflushed))
-                sync_file_system(directory.path)
-            list(pool.map(UnifiedLog.flush_and_close, logs))
+        on_threads = partial(for_each, threads, f"log-closing-{directory.path}-")
+        unflushed = [log for log in logs if log.recovery_point < log.log_end_offset]
+        if len(unflushed) >= MIN_LOGS_FOR_SYNCFS:
+            on_threads(UnifiedLog.write_out, unflushed)
+            sync_file_system(directory.path)
+        on_threads(UnifiedLog.flush_and_close, logs)
         directory.checkpoint_recovery_points()
         directory.checkpoint_log_start_offsets()
         # An interrupted start has changed nothing: a directory that was clean still is.
         if directory.is_loaded or directory.was_clean:
             directory.write_clean_shutdown(broker_epoch)
-    except (OSError, RuntimeError, KafkaStorageError):
+    except (OSError, KafkaStorageError):
         _log.failure("{path} could not be closed cleanly: the next start will recover its logs", path=str(directory.path))
 
 
