@@ -3,7 +3,9 @@
 # The names that the module has imported are what is replaced in it.
 # mypy: disable-error-code="attr-defined"
 
+import contextlib
 import os
+import sqlite3
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -96,6 +98,17 @@ def test_a_start_that_waits_for_its_controller_can_be_interrupted(tmp_path: Path
     monkeypatch.setattr(kafka_server.KafkaController, "startup", startup)
     with pytest.raises(StartInterruptedError):
         broker.start()
+
+
+@pytest.mark.medium
+def test_a_controller_epoch_without_a_successor_is_one_line(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path):
+        pass
+    (path,) = tmp_path.rglob("metadata.sqlite")
+    with contextlib.closing(sqlite3.connect(path)) as store, store:
+        store.execute("UPDATE node SET data = ? WHERE name = 'controller_epoch'", (b"2147483647",))
+    with pytest.raises(StartError, match=r"^The /controller_epoch node cannot be read: [^\n]*$"):
+        Broker(data_dir=tmp_path).start()
 
 
 @pytest.mark.medium

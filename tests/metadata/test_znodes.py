@@ -39,6 +39,8 @@ STATE = '"leader":%s,"leader_epoch":%s,"isr":%s,"controller_epoch":1'
     [
         (znodes.PartitionStateNode, STATE % ('"1"', 0, "[]")),
         (znodes.PartitionStateNode, STATE % (1, 2**31, "[]")),
+        (znodes.PartitionStateNode, STATE % (1, 2**31 - 1, "[]")),
+        (znodes.PartitionStateNode, STATE % (1, -1, "[]")),
         (znodes.PartitionStateNode, STATE % (1, 0, "null")),
         (znodes.PartitionStateNode, STATE % (1, 0, '["1"]')),
         (znodes.PartitionStateNode, STATE % ("true", 0, "[]")),
@@ -60,6 +62,13 @@ def test_values_of_a_wrong_type_are_a_bad_node(kind: Any, text: str) -> None:
     """Whoever uses them would fail, as the controller does with a registration that it cannot send to the brokers."""
     with pytest.raises(BadNodeError):
         kind.decode(b'{"version":3,%s}' % text.encode())
+
+
+@pytest.mark.parametrize("data", [b"-1", b"2147483647", b"99999999999", b"x"])
+def test_an_epoch_without_a_successor_is_a_bad_node(data: bytes) -> None:
+    assert znodes.NumberNode.decode(b"2147483646").value == 2**31 - 2
+    with pytest.raises(BadNodeError):
+        znodes.NumberNode.decode(data)
 
 
 def test_a_node_that_is_nested_too_deep_is_a_bad_node() -> None:

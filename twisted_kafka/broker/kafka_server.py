@@ -60,6 +60,7 @@ from twisted_kafka.metadata.features import SHARE_VERSION, FeatureCache
 from twisted_kafka.metadata.notifier import Notifier
 from twisted_kafka.metadata.registration import broker_node
 from twisted_kafka.metadata.store import IMetadataStore, StoreError, latest_children_of
+from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import BindError
@@ -111,7 +112,7 @@ _CERTIFICATES_MS: Final = 10_000
 """How often the files of certificates are checked for changes."""
 
 # Errors that an operator can put right become one line.
-_EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
+_EXPECTED: Final = (BadNodeError, BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
 
 _log = Logger()
 

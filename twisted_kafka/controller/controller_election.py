@@ -56,4 +56,7 @@ class ControllerElection:
             except NodeExistsError:
                 return self._next_epoch()
             return 1, 0
-        return NumberNode.decode(found[0]).value + 1, found[1].version
+        try:
+            return NumberNode.decode(found[0]).value + 1, found[1].version
+        except BadNodeError as error:
+            raise BadNodeError(f"The {znodes.CONTROLLER_EPOCH} node cannot be read: {error}") from error

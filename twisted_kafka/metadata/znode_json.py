@@ -38,6 +38,17 @@ def int32(value: object) -> int:
     return value
 
 
+def epoch(value: object) -> int:
+    """Return an epoch of JSON, which has a successor in 32 bits; raises TypeError, ValueError.
+
+    Requests with a larger one could not be encoded. They would be tried again and again, and hold back all later ones.
+    """
+    number = int32(value)
+    if not 0 <= number < INT32_MAX:
+        raise ValueError(f"{number} is not an epoch from 0 to {INT32_MAX - 1}")
+    return number
+
+
 def int32_list(value: Iterable[int]) -> list[int]:
     """Return a list of such numbers; raises TypeError, OverflowError."""
     return list(array("i", value))

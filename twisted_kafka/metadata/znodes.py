@@ -16,6 +16,7 @@ from twisted_kafka.metadata.znode_json import (
     by_number,
     decode_json,
     encode_json,
+    epoch,
     int32,
     int32_list,
     mapping,
@@ -235,7 +236,7 @@ class PartitionStateNode(NamedTuple):
         with reading("partition state"):
             return cls(
                 leader=int32(value["leader"]),
-                leader_epoch=int32(value["leader_epoch"]),
+                leader_epoch=epoch(value["leader_epoch"]),
                 isr=int32_list(value["isr"]),
                 controller_epoch=int32(value["controller_epoch"]),
                 leader_recovery_state=int32(value.get("leader_recovery_state", 0)),
@@ -273,7 +274,7 @@ class ControllerNode(NamedTuple):
 
 
 class NumberNode(NamedTuple):
-    """``/controller_epoch``: a decimal number."""
+    """``/controller_epoch``: a decimal number, which is increased by each controller."""
 
     value: int
 
@@ -285,7 +286,7 @@ class NumberNode(NamedTuple):
     def decode(cls, data: bytes) -> Self:
         """Decode the node's data."""
         with reading("number"):
-            return cls(int(data))
+            return cls(epoch(int(data)))
 
 
 class ClusterIdNode(NamedTuple):
