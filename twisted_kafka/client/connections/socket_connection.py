@@ -13,6 +13,7 @@ from twisted_kafka.protocol.compiler.wire import MalformedMessageError
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.headers import encode_request_header, parse_response_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.timing.clock import SystemClock
 
 if TYPE_CHECKING:
     from twisted_kafka.client.connections.tls_stream import TlsStream
@@ -21,6 +22,8 @@ SOFTWARE_NAME: Final = "twisted-kafka"
 SOFTWARE_VERSION: Final = "unknown"
 """To find it out takes longer than most requests."""
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
+LEAST_BYTES_PER_S: Final = 16 * 1024
+"""A peer that sends a response more slowly, after the first ``timeout_s``, has not answered in time."""
 
 _SIZE_BYTES: Final = 4
 _CORRELATION_ID_BYTES: Final = 4
@@ -43,11 +46,14 @@ class SocketConnection:
         *,
         secure: MakeStream | None = None,
         sasl: ISaslClient | None = None,
+        now_ns: Callable[[], int] = SystemClock.steady_ns,
     ) -> None:
         """Connect to host and port, and log in; ``timeout_s`` is for each step.
 
         Raises OSError, PeerRefusedError, or NotAResponseError.
         """
+        self._now_ns = now_ns
+        self._timeout_s = timeout_s
         self._client_id = client_id
         self._correlation_id = 0
         connected = socket.create_connection(address, timeout_s)
@@ -73,6 +79,7 @@ class SocketConnection:
     def ask(self, request: Message, version: int, timeout_s: float) -> Any:
         """Send a request in this version, and return the response; ``timeout_s`` is for each step.
 
+        A large response may take longer, but must come with LEAST_BYTES_PER_S.
         Raises OSError, PeerRefusedError, NotAResponseError, or MalformedMessageError for a response that cannot be decoded. The
         connection is of no use after an error.
         """
@@ -96,10 +103,11 @@ class SocketConnection:
         """Send a request that has no response, as a Produce without acknowledgement."""
         self._correlation_id = self._correlation_id % _MOST_CORRELATION_IDS + 1
         frame = encode_request_header(request.KEY, version, self._correlation_id, self._client_id) + request.encode(version)
-        self._stream.settimeout(timeout_s)
+        self._timeout_s = timeout_s
         self._send(frame)
 
     def _send(self, frame: bytes) -> None:
+        self._stream.settimeout(self._timeout_s)
         self._stream.sendall(len(frame).to_bytes(_SIZE_BYTES, "big") + frame)
 
     def _receive(self, correlation_id: int) -> bytes:
@@ -115,12 +123,19 @@ class SocketConnection:
         return body
 
     def _read(self, size_bytes: int) -> bytes:
-        """Return this many bytes, or fewer if the peer closes the connection."""
-        parts = []
-        while size_bytes and (part := self._stream.recv(min(size_bytes, _READ_BYTES))):
-            parts.append(part)
-            size_bytes -= len(part)
-        return b"".join(parts)
+        """Return this many bytes, or fewer if the peer closes the connection. Raises TimeoutError if they come too slowly."""
+        due_ns = self._now_ns() + int((self._timeout_s + size_bytes / LEAST_BYTES_PER_S) * 1e9)
+        read = bytearray()
+        while left := size_bytes - len(read):
+            left_ns = due_ns - self._now_ns()
+            if left_ns <= 0:
+                raise TimeoutError("timed out")
+            self._stream.settimeout(min(self._timeout_s, left_ns / 1e9))
+            part = self._stream.recv(min(left, _READ_BYTES))
+            if not part:
+                break
+            read += part
+        return bytes(read)
 
     def _log_in(self, client: ISaslClient) -> None:
         if isinstance(client, IPreparedClient):

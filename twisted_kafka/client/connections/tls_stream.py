@@ -11,6 +11,7 @@ from service_identity.pyopenssl import verify_hostname, verify_ip_address
 
 from twisted_kafka.client.connections.addresses import is_address
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Refusal
+from twisted_kafka.timing.clock import SystemClock
 from twisted_kafka.tls.ssl_context import is_end_of_file, openssl_reason, reason_of
 
 _T = TypeVar("_T")
@@ -71,14 +72,18 @@ class TlsStream:
         self._socket.close()
 
     def _step(self, step: Callable[[], _T]) -> _T:
-        """Repeat a step until OpenSSL has the bytes for it. Raises EOFError if the peer has closed the connection."""
+        """Repeat a step until OpenSSL has the bytes for it. Raises EOFError if the peer has closed the connection.
+
+        The timeout is for the whole step: bytes that come one by one do not prolong it.
+        """
+        due_ns = SystemClock.steady_ns() + int(self._timeout_s * 1e9)
         while True:
             try:
                 return step()
             except SSL.WantReadError:
-                self._wait(selectors.EVENT_READ)
+                self._wait(selectors.EVENT_READ, due_ns)
             except SSL.WantWriteError:
-                self._wait(selectors.EVENT_WRITE)
+                self._wait(selectors.EVENT_WRITE, due_ns)
             except (SSL.ZeroReturnError, SSL.SysCallError):
                 raise EOFError from None
             except SSL.Error as error:
@@ -94,8 +99,9 @@ class TlsStream:
             return Refusal.NO_TLS
         return Refusal.OWN_CERTIFICATE if "certificate" in reason or "unknown ca" in reason else Refusal.TLS
 
-    def _wait(self, event: int) -> None:
+    def _wait(self, event: int, due_ns: int) -> None:
+        left_s = (due_ns - SystemClock.steady_ns()) / 1e9
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, event)
-            if not selector.select(self._timeout_s):
+            if left_s <= 0 or not selector.select(left_s):
                 raise TimeoutError
