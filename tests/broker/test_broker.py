@@ -238,6 +238,15 @@ def test_an_access_log_that_cannot_be_written_is_told_at_the_start(tmp_path: Pat
             Broker({"access.log.dir": tmp_path / place}).start()
 
 
+def test_a_process_that_was_forked_before_the_start_has_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(data_dir=tmp_path)
+    monkeypatch.setattr("twisted_kafka.broker.broker.process_number", lambda: -1)
+    broker.start()
+    assert broker.is_running
+    broker.stop()
+    assert (tmp_path / "log" / ".kafka_cleanshutdown").exists()
+
+
 @pytest.mark.parametrize("has_threads", [True, False])
 def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path, has_threads: bool) -> None:
     reactor = SelectReactor()

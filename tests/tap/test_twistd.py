@@ -173,6 +173,18 @@ def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
 
 
 @pytest.mark.slow
+def test_a_daemon_stops_cleanly(twistd: Twistd) -> None:
+    pid_file, log = twistd.folder / "pid", twistd.folder / "log"
+    words = [f"--pidfile={pid_file}", "--logfile", str(log), "kafka", "--listeners", "PLAINTEXT://127.0.0.1:0"]
+    command = [str(Path(sys.executable).with_name("twistd")), *words]
+    subprocess.run(command, cwd=twistd.folder, capture_output=True, timeout=WAIT_S, check=True)
+    eventually(lambda: "listens on PLAINTEXT" in log.read_text())
+    os.kill(int(pid_file.read_text()), signal.SIGTERM)
+    eventually(lambda: "Server Shut Down" in log.read_text())
+    assert (twistd.folder / "kafka-data/log/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.slow
 def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     process, _ = twistd.started("--broker-id", "3")
     process.send_signal(signal.SIGTERM)

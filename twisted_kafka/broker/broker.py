@@ -121,6 +121,7 @@ class Broker:
             if self._main is not None:
                 raise RuntimeError("a broker starts only once: make another one")
             self._main = MainReactor(self._reactor, self._clock)
+            self._process_id = process_number()  # twistd becomes a daemon, another process, just before
         try:
             self._server.start(self._main)
             self._is_running = True
