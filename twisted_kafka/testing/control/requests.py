@@ -94,6 +94,8 @@ def selected(requests: Requests, filters: Mapping[str, Any]) -> Selection:
     """Return the requests that filters select; a filter is a text or a value. Raises ValueError for one that cannot match."""
     filters = dict(filters)
     api = filters.pop("api", None)
+    if not isinstance(api, str | None):
+        raise bad(f"api is {json.dumps(api)[:80]}: expected a text")
     selection = requests if api is None else requests.of(api)
     fields = () if api is None else request_class(api_key(api)).FIELDS
     wanted: dict[str, Any] = {}

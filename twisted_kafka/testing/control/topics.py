@@ -9,6 +9,8 @@ from twisted_kafka.testing.control.forms import read_record, write_record
 MAX_RECORDS: Final = 10_000
 """An answer has at most this many records."""
 MAX_PARTITIONS: Final = 1000
+_NO_SETTINGS: Final = frozenset({"self", "topic", "partitions", "replication_factor", "num_partitions", "config"})
+"""Names of ``create_topic``'s arguments, and names that it refuses."""
 
 
 def list_topics(call: Call) -> Any:
@@ -32,6 +34,8 @@ def create_topic(call: Call) -> Any:
     given.end()
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise bad(f"partitions is {partitions}: expected 1 to {MAX_PARTITIONS}")
+    for key in _NO_SETTINGS.intersection(config):
+        raise bad(f"config has {key!r}: expected topic settings by Kafka's names, as in retention.ms")
     call.target.kafka.create_topic(name, partitions, replication_factor, **config)
     return _topic_form(call, name)
 
