@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.fake import Fake
 from tests.support.share_bench import KEY, ShareBench
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.share import share_state as wire
@@ -102,6 +103,18 @@ def test_this_brokers_coordinator_is_asked_in_process(them: Persisters) -> None:
     assert not them.cluster.sent
     refused = them.persister.write_state(them.bench.write_request((0, 0, 2, 1), state_epoch=0))
     assert error_of(refused) == ErrorCode.FENCED_STATE_EPOCH
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_question_that_fails_unexpectedly_is_answered(them: Persisters, monkeypatch: pytest.MonkeyPatch, leader: int) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Cluster, "send", fail)
+    monkeypatch.setattr(CoordinatorRuntime, "execute_together", fail)
+    them.cluster.leader = leader
+    assert error_of(them.write()) == ErrorCode.UNKNOWN_SERVER_ERROR
+    them.persister.shutdown()
 
 
 def test_another_brokers_coordinator_gets_a_request(them: Persisters) -> None:

@@ -231,14 +231,21 @@ class StatePersister(IPersister):
             by_leader.setdefault(self._leader_of(call, item), []).append(item)
         for leader, its_items in by_leader.items():
             answered = partial(self._answered, call, its_items, attempt)
-            if leader == self._metadata.broker_id:
-                self._ask_here(call, its_items, answered)
-                continue
-            node = self._metadata.node(leader, self._listener_name)
-            if node is None:
-                self._ask_nobody(call, its_items, answered)
-            else:
-                self._ask_elsewhere(node, call, its_items, answered)
+            try:
+                self._ask(leader, call, its_items, answered)
+            except Exception:  # noqa: BLE001 records whose change is never answered are lost to their group
+                _log.failure("Cannot ask for the states of share partitions of group {group}", group=call.group_id[:100])
+                answered([call.failed(item, ErrorCode.UNKNOWN_SERVER_ERROR) for item in its_items])
+
+    def _ask(self, leader: int, call: _Call, items: Sequence[_Item], answered: Callable[[list[Any]], None]) -> None:
+        if leader == self._metadata.broker_id:
+            self._ask_here(call, items, answered)
+            return
+        node = self._metadata.node(leader, self._listener_name)
+        if node is None:
+            self._ask_nobody(call, items, answered)
+        else:
+            self._ask_elsewhere(node, call, items, answered)
 
     def _leader_of(self, call: _Call, item: _Item) -> int:
         key = coordinator_key(call.group_id, item.topic_id, item.asked.partition)
