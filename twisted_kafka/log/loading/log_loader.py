@@ -36,7 +36,6 @@ from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotEr
 from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerStateManager
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.log_segments import LogSegments
-from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.system.files.file_io import read_at
 from twisted_kafka.system.files.names import remove
@@ -131,6 +130,7 @@ class LogLoader:
         if end is None:
             # Rebuilt indexes are not flushed, even if they were before.
             checked_from = loaded.segments.floor(recovery_point).base_offset
+            self._rebuild_damaged(loaded, [segment for segment in self._damaged if segment.base_offset < checked_from])
             end = self._recover(loaded, recovery_point)
             recovery_point = min(checked_from, end)
         else:
@@ -174,17 +174,21 @@ class LogLoader:
             raise OverflowedSegmentError(active)
         if loaded.epochs.is_damaged:
             _find_epochs(loaded.epochs, list(loaded.segments))
-        for segment in self._damaged:
+        self._rebuild_damaged(loaded, self._damaged)
+        return end
+
+    def _rebuild_damaged(self, loaded: LoadedLog, damaged: Iterable[LogSegment]) -> None:
+        """Read segments again whose aborted transactions are damaged."""
+        for segment in damaged:
             _log.warn("{path} is corrupt and is rebuilt", path=str(segment.transaction_index.path))
             rebuild_producers(loaded, segment.base_offset)
             _, valid_end = self._recover_segment(loaded, segment)
             if valid_end < segment.size_bytes:
                 segment.truncate_file(valid_end)
-            if segment is not active:
+            if segment is not loaded.segments.active:
                 segment.seal()
             if segment.sync():
                 sync_directory(self._directory)
-        return end
 
     def _begin_at(self, log_start_offset: int) -> LogSegment:
         """Create the only segment, durably. The checkpoint of log start offsets omits an offset that the segment's name gives."""
@@ -224,6 +228,7 @@ class LogLoader:
             complete_swaps(self._directory)
             found = self._scan()
         self._snapshots.set_names(found)
+        self._damaged = []
         segments = []
         for name, entry in found.items():
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -265,7 +270,7 @@ class LogLoader:
         transactions = found.get(segment.transaction_index.path.name)
         transaction_bytes = 0 if transactions is None else transactions.stat().st_size
         segment.transaction_index.set_file_size(transaction_bytes)
-        if transaction_bytes % TRANSACTION_ENTRY_BYTES:
+        if transaction_bytes and not segment.transaction_index.is_sound(segment.base_offset):
             self._damaged.append(segment)
         return segment
 

@@ -63,6 +63,21 @@ class TransactionIndex:
         self._written = size_bytes // ENTRY_BYTES
         self._recent = (self._written, [])
 
+    def is_sound(self, base_offset: int) -> bool:
+        """Return whether the file has whole entries that a segment from ``base_offset`` on can have. Raises OSError.
+
+        Readers would take the records of aborted transactions that are missing for committed ones.
+        """
+        data = read_whole(self.path)
+        if len(data) % ENTRY_BYTES:
+            return False
+        previous = base_offset - 1
+        for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
+            if version != _VERSION or producer_id < 0 or not 0 <= first <= last or last <= previous or not 0 <= stable <= last + 1:
+                return False
+            previous = last
+        return True
+
     def _known(self) -> tuple[int, list[AbortedTransaction]]:
         recent = self._recent
         if recent is None:
