@@ -4,7 +4,6 @@
 Snapshots of it (``producer_snapshot``) save reading the whole log at a start. Changed only under the log's lock.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -158,14 +157,16 @@ class _Verification:
 class OpenOffsets:
     """First offsets of transactions: added in ascending order, removed in any. The first one is found in constant time.
 
-    Removed offsets after the first one stay in the queue until they are the majority, and more than SPARE_OFFSETS.
+    Removed offsets stay in the list until they are the majority, and more than SPARE_OFFSETS. Empty, it takes little memory: each
+    partition has two.
     """
 
-    __slots__ = ("_ascending", "_present")
+    __slots__ = ("_ascending", "_begin", "_present")
 
     def __init__(self, ascending: Iterable[int] = ()) -> None:
-        self._ascending = deque(ascending)
-        self._present = set(self._ascending)
+        self._ascending = list(ascending)
+        self._begin = 0
+        self._present = dict.fromkeys(self._ascending)
 
     def __bool__(self) -> bool:
         return bool(self._present)
@@ -173,25 +174,26 @@ class OpenOffsets:
     def add(self, offset: int) -> None:
         """Add an offset above all that were added."""
         self._ascending.append(offset)
-        self._present.add(offset)
+        self._present[offset] = None
 
     def discard(self, offset: int) -> None:
         """Remove an offset, if it is there."""
-        present, ascending = self._present, self._ascending
-        present.discard(offset)
-        while ascending and ascending[0] not in present:
-            ascending.popleft()
-        if len(ascending) > 2 * len(present) + SPARE_OFFSETS:
-            self._ascending = deque([each for each in ascending if each in present])
+        present, ascending, begin = self._present, self._ascending, self._begin
+        present.pop(offset, None)
+        while begin < len(ascending) and ascending[begin] not in present:
+            begin += 1
+        if len(ascending) > 2 * len(present) + SPARE_OFFSETS or not present:
+            self._ascending, begin = [each for each in ascending if each in present], 0
+        self._begin = begin
 
     def __len__(self) -> int:
-        """The length of the queue, with removed offsets."""
+        """The length of the list, with removed offsets."""
         return len(self._ascending)
 
     @property
     def first(self) -> int | None:
         """The lowest offset; None if there is no offset."""
-        return self._ascending[0] if self._ascending else None
+        return self._ascending[self._begin] if self._begin < len(self._ascending) else None
 
 
 def _never() -> bool:
@@ -235,13 +237,13 @@ class ProducerStateManager:
         self._ongoing = OpenOffsets()
         self._unstable = OpenOffsets()
         """The first offsets of open transactions, and of transactions whose marker is above the high watermark."""
-        self._completed: deque[CompletedTransaction] = deque()
+        self._completed: list[CompletedTransaction] = []
         """Transactions whose marker is above the high watermark, in the order of their markers."""
 
     def reset(self, entries: Iterable[ProducerEntry], offset: int) -> None:
         """Replace the state by the entries of a snapshot at ``offset``."""
         self.producers = {entry.producer_id: entry for entry in entries}
-        self._completed = deque()
+        self._completed = []
         self._verifications = {}
         offsets = [entry.transaction_first_offset for entry in self.producers.values()]
         ascending = sorted([offset for offset in offsets if offset != NO_OFFSET])
@@ -441,9 +443,14 @@ class ProducerStateManager:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Remove the completed transactions whose marker is replicated."""
-        completed = self._completed
-        while completed and completed[0].last_offset < high_watermark:
-            self._unstable.discard(completed.popleft().first_offset)
+        replicated = 0
+        for completed in self._completed:
+            if completed.last_offset >= high_watermark:
+                break
+            self._unstable.discard(completed.first_offset)
+            replicated += 1
+        if replicated:
+            del self._completed[:replicated]
 
     @property
     def has_transactions(self) -> bool:
