@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import struct
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,33 @@ def test_the_last_value_stays_at_its_offset(bench: Bench, codec: Compression) ->
     log = bench.reopen_clean(log)
     log.update_high_watermark(log.log_end_offset)
     assert last_values(log) == before
+
+
+def test_few_compressed_batches_are_decompressed_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = bytes(4 << 20)
+    sizes: list[int] = []
+    checks: list[int] = []
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: PlainOffsetMap, some: list[DataBatch], *rest: Any) -> Any:
+            sizes.append(sum(len(each.payload) for each in some))
+            return method(self, some, *rest)
+
+        return call
+
+    for name in ("put", "survivors"):
+        monkeypatch.setattr(PlainOffsetMap, name, counted(getattr(PlainOffsetMap, name)))
+    monkeypatch.setattr(cleaner_offset_map, "VECTORISED_FROM_BYTES", 1 << 60)
+    bench.config = LogConfig(cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(6):
+        put(log, (b"k%d" % (number % 2), value), compression=Compression.GZIP)
+    log.roll()
+    Cleaner(bench.clock, LIMITS).clean(log, 0, log.log_end_offset, checks.append)
+    assert [record.offset for record in committed(log)] == [4, 5]
+    assert max(sizes) < 3 * len(value)
+    assert sum(sizes) > 12 * len(value)
+    assert checks.count(0) > len(sizes)  # between them, a cleaning can be aborted
 
 
 @pytest.mark.usefixtures("table")

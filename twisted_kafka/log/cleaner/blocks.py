@@ -26,6 +26,13 @@ LARGEST_READ_BYTES = 4 << 20
 """The most that is read between two checks of whether the cleaning was aborted."""
 
 
+MAX_DECOMPRESSED_BYTES = 8 << 20
+"""Batches are decompressed until their records have this size: the cleaner handles these before it decompresses more.
+
+A client can write batches of two kilobytes whose records have 64 MiB.
+"""
+
+
 class Batch(NamedTuple):
     """The header of a format 2 batch, its fields in their order, and its place in the block."""
 
@@ -146,6 +153,11 @@ class Block:
     def parsed(self, batch: Batch) -> DefaultBatch:
         """Return a batch as a DefaultBatch, to read its records."""
         return DefaultBatch(memoryview(self.data)[batch.position : batch.end])
+
+
+def data_of(block: Block, batch: Batch) -> DataBatch:
+    """Return a batch of a block for the offset map; raises CorruptRecordError."""
+    return DataBatch(batch.base_offset, batch.last_offset, batch.record_count, block.payload(batch))
 
 
 def go_on() -> None:

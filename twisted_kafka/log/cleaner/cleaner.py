@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.cleaner.blocks import Block, DataBatch, read_blocks
+from twisted_kafka.log.cleaner.blocks import MAX_DECOMPRESSED_BYTES, Block, DataBatch, data_of, read_blocks
 from twisted_kafka.log.cleaner.filter import BlockFilter, Rules, legacy_data
 from twisted_kafka.log.cleaner.offset_map import OffsetMap, make_offset_map
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
@@ -87,7 +87,7 @@ class Cleaner:
             self._clock.wall_ms(), log.config.delete_retention_ms, first_uncleanable_offset, log.last_records_of_producers()
         )
         transactions = CleanedTransactions()
-        block_filter = BlockFilter(offset_map, transactions, rules)
+        block_filter = BlockFilter(offset_map, transactions, rules, partial(proceed, 0))
         clean_before = _between(log, 0, first_dirty_offset)
         old_horizon_ms = clean_before[-1].last_modified_ms() - rules.delete_retention_ms if clean_before else 0
         work = _Work(log, proceed, stats, block_filter, transactions, old_horizon_ms)
@@ -121,7 +121,7 @@ class Cleaner:
             if found is not None:
                 for block in self._blocks(segment, found[1], proceed):
                     stats.map_bytes_read += len(block.data)
-                    if not _put(offset_map, block, transactions, start_offset):
+                    if not _put(offset_map, block, transactions, start_offset, partial(proceed, 0)):
                         return
             # Offsets that are missing at the end of the segment count as clean too.
             offset_map.latest_offset = max(offset_map.latest_offset, end_offset - 1)
@@ -193,18 +193,30 @@ def _end_of(log: UnifiedLog, segment: LogSegment) -> int:
     return after.base_offset if after is not None else log.log_end_offset
 
 
-def _put(offset_map: OffsetMap, block: Block, transactions: CleanedTransactions, start_offset: int) -> bool:
-    """Add the keys of a block, without markers and aborted records; returns False if the map is full."""
+def _put(
+    offset_map: OffsetMap, block: Block, transactions: CleanedTransactions, start_offset: int, check: Callable[[], None]
+) -> bool:
+    """Add the keys of a block, without markers and aborted records; returns False if the map is full.
+
+    ``check`` is called between groups of decompressed batches.
+    """
     if block.is_plain:
         return offset_map.put_plain(block, start_offset)
     if block.messages:
         return offset_map.put(legacy_data(block.messages), start_offset)
-    data = []
+    data: list[DataBatch] = []
+    size_bytes = 0
     for batch in block.batches:
         if batch.is_control:
             transactions.is_marker_discardable(batch, block)
         elif not (batch.is_transactional and transactions.is_batch_aborted(batch)) and batch.record_count > 0:
-            data.append(DataBatch(batch.base_offset, batch.last_offset, batch.record_count, block.payload(batch)))
+            data.append(data_of(block, batch))
+            size_bytes += len(data[-1].payload)
+            if size_bytes >= MAX_DECOMPRESSED_BYTES:
+                if not offset_map.put(data, start_offset):
+                    return False
+                data, size_bytes = [], 0
+                check()
     return not data or offset_map.put(data, start_offset)
 
 

@@ -3,11 +3,11 @@
 Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
-from twisted_kafka.log.cleaner.blocks import Batch, Block, DataBatch
+from twisted_kafka.log.cleaner.blocks import MAX_DECOMPRESSED_BYTES, Batch, Block, DataBatch, data_of, go_on
 from twisted_kafka.log.cleaner.offset_map import OffsetMap, Survivors
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.protocol.errors import CorruptRecordError
@@ -17,11 +17,9 @@ from twisted_kafka.protocol.records.layout import PRODUCER_ID_AT
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import (
     COMPRESSION_MASK,
-    CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    TRANSACTIONAL_FLAG,
     Record,
     TimestampType,
 )
@@ -39,7 +37,6 @@ class Written(NamedTuple):
 
 
 _NO_PRODUCER = b"\xff" * 8
-_OF_TRANSACTIONS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 _NO_DATA: tuple[int, Batch | None] = (-1, None)
 _written = cast(Callable[[tuple[int, int, int, int, int]], Written], partial(tuple.__new__, Written))
 
@@ -72,10 +69,32 @@ class Rules(NamedTuple):
     """The epoch and last offset of each producer, by its id. Their last batches are kept to rebuild the producer state."""
 
 
+class _Group:
+    """Some batches of a block that are filtered together; ``data`` are those with records that were not aborted."""
+
+    __slots__ = ("batches", "data", "discardable_markers", "records", "size_bytes")
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.discardable_markers: set[int] = set()
+        self.data: list[Batch] = []
+        self.records: list[DataBatch] = []
+        self.size_bytes = 0
+
+    def add(self, batch: Batch, records: DataBatch) -> None:
+        self.data.append(batch)
+        self.records.append(records)
+        self.size_bytes += len(records.payload)
+
+
 class BlockFilter:
     """Filters blocks in the order of the log; ``keeps_old_tombstones`` is for messages of formats 0 and 1."""
 
-    def __init__(self, offset_map: OffsetMap, transactions: CleanedTransactions, rules: Rules) -> None:
+    def __init__(
+        self, offset_map: OffsetMap, transactions: CleanedTransactions, rules: Rules, check: Callable[[], None] = go_on
+    ) -> None:
+        """``check`` is called between groups of decompressed batches, and stops the cleaning with its exception."""
+        self._check = check
         self._map = offset_map
         self._transactions = transactions
         self._rules = rules
@@ -109,15 +128,20 @@ class BlockFilter:
         return out
 
     def _batches(self, block: Block) -> Output:
-        discardable_markers, data = self._classify(block)
-        survivors = self._survivors(block, data)
         out = Output()
+        for group in self._groups(block):
+            self._write_group(out, block, group)
+            self._check()
+        return out
+
+    def _write_group(self, out: Output, block: Block, group: "_Group") -> None:
+        survivors = self._map.survivors(group.records) if group.records else None
         view = memoryview(block.data)
         now_ms = self._rules.now_ms
         counts, tombstones = (survivors.counts, survivors.has_tombstones) if survivors else ((), ())
-        remaining = iter(enumerate(data))
+        remaining = iter(enumerate(group.data))
         number, next_data = next(remaining, _NO_DATA)
-        for batch in block.batches:
+        for batch in group.batches:
             if batch is next_data and survivors:
                 kept = counts[number]
                 if not kept:
@@ -131,7 +155,7 @@ class BlockFilter:
             horizon_ms = batch.delete_horizon_ms
             if not batch.is_control or not batch.record_count:
                 self._maybe_add_empty(out, batch)
-            elif batch.position not in discardable_markers or (horizon_ms is not None and horizon_ms > now_ms):
+            elif batch.position not in group.discardable_markers or (horizon_ms is not None and horizon_ms > now_ms):
                 out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
             elif horizon_ms is None:
                 self._add_rebuilt(
@@ -139,40 +163,26 @@ class BlockFilter:
                 )
             else:
                 self._maybe_add_empty(out, batch)
-        return out
 
-    def _classify(self, block: Block) -> tuple[set[int], list[Batch]]:
-        """Return the positions of discardable markers, and the batches of data that was not aborted."""
-        discardable_markers = set()
-        data = []
-        transactions = self._transactions
+    def _groups(self, block: Block) -> Iterator["_Group"]:
+        """Yield the batches of a block with their decompressed records, in groups of limited size."""
+        transactions, now_ms = self._transactions, self._rules.now_ms
+        group = _Group()
         for batch in block.batches:
-            if not batch.attributes & _OF_TRANSACTIONS:
-                if batch.record_count > 0:
-                    data.append(batch)
-            elif batch.is_control:
+            group.batches.append(batch)
+            if batch.is_control:
                 if transactions.is_marker_discardable(batch, block):
-                    discardable_markers.add(batch.position)
-            elif not transactions.is_batch_aborted(batch) and batch.record_count > 0:
-                data.append(batch)
-        return discardable_markers, data
-
-    def _survivors(self, block: Block, data: list[Batch]) -> Survivors | None:
-        if not data:
-            return None
-        now_ms = self._rules.now_ms
-        return self._map.survivors(
-            [
-                DataBatch(
-                    batch.base_offset,
-                    batch.last_offset,
-                    batch.record_count,
-                    block.payload(batch),
-                    not batch.attributes & DELETE_HORIZON_FLAG or now_ms < batch.base_timestamp_ms,
-                )
-                for batch in data
-            ]
-        )
+                    group.discardable_markers.add(batch.position)
+                continue
+            if batch.is_transactional and transactions.is_batch_aborted(batch):
+                continue
+            if batch.record_count > 0:
+                keeps_tombstones = not batch.attributes & DELETE_HORIZON_FLAG or now_ms < batch.base_timestamp_ms
+                group.add(batch, data_of(block, batch)._replace(keeps_tombstones=keeps_tombstones))
+            if group.size_bytes >= MAX_DECOMPRESSED_BYTES:
+                yield group
+                group = _Group()
+        yield group
 
     def _rewrite(self, out: Output, block: Block, batch: Batch, survivors: Survivors, number: int) -> None:
         """Write a batch with its retained records, and with a delete horizon if it has tombstones."""
