@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 
@@ -39,6 +39,11 @@ class Fetched(NamedTuple):
     """Whether the fetch looked at the partition. If it did not, a later one does."""
 
 
+FIRST_LOOK: Final = "first look"
+UNCHANGED: Final = "unchanged"
+"""In place of the key of a changed partition: a fetch looks at all of them, or at those in which it found some bytes."""
+
+
 class ShareFetchAnswer(Future[list[Fetched]]):
     """The result of a ShareFetch that waits. ``give_up`` ends the wait: the client has gone. None if the wait has ended."""
 
@@ -50,32 +55,38 @@ class ShareFetchAnswer(Future[list[Fetched]]):
 class DelayedShareFetch(DelayedOperation):
     """Waits for ``min_bytes`` bytes that can be acquired, or an error of a partition.
 
-    A change of a partition lets it read that partition again, and the partitions in which it found some bytes before.
+    It looks at all partitions once. A change of a partition lets it look at that partition again, and at those in which it found
+    some bytes before.
     """
 
-    __slots__ = ("_acquire", "_fetched", "_is_given_up", "future", "on_expired")
+    __slots__ = ("_acquire", "_fetched", "_is_given_up", "_is_watched", "future", "on_expired")
 
     def __init__(
         self,
         params: ShareFetchParams,
-        acquire: Callable[[bool, Hashable | None], list[Fetched] | None],
+        acquire: Callable[[bool, Hashable], list[Fetched] | None],
         on_expired: Callable[[], object],
     ) -> None:
         """``acquire`` returns None if there is not enough.
 
-        Its first argument is whether any amount is enough, its second one the key that has changed, or None for a first look.
+        Its first argument is whether any amount is enough, its second one the key that has changed, FIRST_LOOK or UNCHANGED.
         """
         super().__init__(params.max_wait_ms)
         self._acquire = acquire
         self._fetched: list[Fetched] | None = None
         self._is_given_up = False
+        self._is_watched = False
         self.on_expired = on_expired
         self.future = ShareFetchAnswer(self.give_up)
 
     @override
     def try_complete(self) -> bool:
         """Complete when there is enough."""
-        return self._complete_after(None)
+        if not self._is_watched:
+            # The purgatory asks once before it watches and once after. A change after the second look will be announced.
+            self._is_watched = True
+            return False
+        return self._complete_after(FIRST_LOOK)
 
     @override
     def check(self, key: Hashable) -> bool:
@@ -83,7 +94,7 @@ class DelayedShareFetch(DelayedOperation):
         with self._lock:
             return bool(self._pending) and self._complete_after(key)
 
-    def _complete_after(self, changed: Hashable | None) -> bool:
+    def _complete_after(self, changed: Hashable) -> bool:
         self._fetched = self._acquire(False, changed)
         # If it has expired meanwhile, that thread waits for the lock, and answers with these records.
         return self._fetched is not None and self.force_complete()
@@ -100,7 +111,7 @@ class DelayedShareFetch(DelayedOperation):
             fetched = self._fetched
             try:
                 if fetched is None:
-                    fetched = [] if self._is_given_up else self._acquire(True, None)
+                    fetched = [] if self._is_given_up else self._acquire(True, UNCHANGED)
             except Exception as error:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
                 self.future.give_up = None
                 self.future.set_exception(error)

@@ -25,7 +25,14 @@ from twisted_kafka.replication.partition.fetch_data import (
 )
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.share.acknowledgements import AcknowledgementBatch
-from twisted_kafka.share.delayed_share_fetch import DelayedShareFetch, Fetched, ShareFetchAnswer, ShareFetchParams
+from twisted_kafka.share.delayed_share_fetch import (
+    FIRST_LOOK,
+    UNCHANGED,
+    DelayedShareFetch,
+    Fetched,
+    ShareFetchAnswer,
+    ShareFetchParams,
+)
 from twisted_kafka.share.in_flight_records import Acquisition, Expired
 from twisted_kafka.share.other_threads import OneByOne
 from twisted_kafka.share.share_metrics import ShareGroupMetrics
@@ -91,10 +98,12 @@ class _Fetch:
         self._with_bytes: set[int] = set()
         self._indexes: dict[Hashable, list[int]] = {}
 
-    def to_look_at(self, changed: Hashable | None) -> Iterable[int]:
-        """Return the indexes of the changed target and of the targets with some bytes; all indexes for a first look, None."""
-        if changed is None:
+    def to_look_at(self, changed: Hashable) -> Iterable[int]:
+        """Return the indexes of the changed target and of the targets with some bytes; all indexes for a first look."""
+        if changed is FIRST_LOOK:
             return range(len(self.targets))
+        if changed is UNCHANGED:
+            return sorted(self._with_bytes)
         if not self._indexes:
             for index, (name, target) in enumerate(self.targets):
                 for key in (name, target.key) if isinstance(target, SharePartition) else (name,):
@@ -348,17 +357,17 @@ class SharePartitionManager:
         if not targets:
             return []
         if not params.may_wait:
-            return self._acquire(fetch, True, None) or []
+            return self._acquire(fetch, True, FIRST_LOOK) or []
         operation = DelayedShareFetch(params, partial(self._acquire, fetch), self.metrics.expired)
         shares = [target for _, target in targets if isinstance(target, SharePartition)]
         watched = [*(each.key for each in shares), *dict.fromkeys(name for name, _ in targets)]
         self._purgatory.try_complete_else_watch(operation, watched)
         return operation.future.result() if operation.future.done() else operation.future
 
-    def _acquire(self, fetch: _Fetch, any_amount: bool, changed: Hashable | None) -> list[Fetched] | None:
+    def _acquire(self, fetch: _Fetch, any_amount: bool, changed: Hashable) -> list[Fetched] | None:
         """Acquire records for a fetch; return None if there is neither enough nor an error.
 
-        After a first attempt, ``changed`` is the partition or share partition that has changed.
+        ``changed`` is the partition or share partition that has changed since an earlier look, FIRST_LOOK or UNCHANGED.
         """
         results: dict[int, Fetched] = {}
         ready: list[_Ready] = []
@@ -367,7 +376,7 @@ class SharePartitionManager:
             failed = self._failure(target)
             if failed is not None:
                 results[index] = Fetched(failed)
-            elif isinstance(target, SharePartition) and target.lock_fetch():
+            elif isinstance(target, SharePartition) and self._may_have_more(fetch, name, target) and target.lock_fetch():
                 ready.append((index, name, target))
         try:
             left_out = self._read_in_turn(fetch, ready, results, any_amount)
@@ -382,6 +391,15 @@ class SharePartitionManager:
         if acquired:
             self.metrics.acquired(fetch.group_id, (self._environment.clock.monotonic_ns() - fetch.began_ns) / 1e6)
         return [results.get(index) or (_UNTRIED if index in left_out else Fetched()) for index in range(len(fetch.targets))]
+
+    def _may_have_more(self, fetch: _Fetch, name: TopicPartition, share: SharePartition) -> bool:
+        """Return whether a read may find something; a read says why not if this broker does not lead the partition any more."""
+        partition = self._replicas.online_leader(name)
+        if partition is None:
+            return True
+        log = partition.log
+        is_committed = fetch.isolation is FetchIsolation.TXN_COMMITTED
+        return share.next_fetch_offset != (log.last_stable_offset if is_committed else log.high_watermark)
 
     @staticmethod
     def _failure(target: SharePartition | Result) -> Result | None:
