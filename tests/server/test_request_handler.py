@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from unittest.mock import patch
 
 import pytest
+from twisted.logger import capturedLogs
 
+from tests.support.budget import patient
 from tests.support.eventually import eventually
 from tests.support.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -247,6 +249,29 @@ def test_a_handler_for_which_there_is_no_thread_is_not_waited_for(monkeypatch: p
     pool.resize(2)
     assert pool.size == 2
     pool.shutdown()
+
+
+def test_a_start_that_lacks_threads_leaves_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    registry = MetricsRegistry(clock)
+    plane = RequestPlane(DATA_PLANE, RequestChannel(500, clock), clock, registry)
+    pool = KafkaRequestHandlerPool(plane, lambda request: None, 4, clock, registry)
+    start, left = threading.Thread.start, [None]
+
+    def fail(self: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(self)
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            pool.start()
+    assert pool.size == 1
+    with capturedLogs() as events:
+        pool.shutdown(patient(1))
+    assert events == []
 
 
 def test_idle_time_counts_that_of_handlers_that_have_ended() -> None:

@@ -205,11 +205,18 @@ class KafkaRequestHandlerPool:
         return self._size
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads. If the system refuses a thread, raises RuntimeError, and ``shutdown`` ends the others."""
         with self._lock:
             self._is_started = True
-            for handler, parker in self._handlers:
-                parker.start(handler)
+            for number, (handler, parker) in enumerate(self._handlers):
+                try:
+                    parker.start(handler)
+                except RuntimeError:
+                    for _, never_started in self._handlers[number:]:
+                        self._channel.remove_handler(never_started)
+                    del self._handlers[number:]
+                    self._size = number
+                    raise
 
     def resize(self, num_threads: int) -> None:
         """Change the number of handlers without losing a request; excess handlers end after the requests queued now.
