@@ -35,6 +35,9 @@ from benchmarks.unseen import (
     shapes_of_tickets,
 )
 from benchmarks.unseen.expected import Expected, NoTargetError, Plan
+from benchmarks.unseen.fifth import habits as fifth_habits
+from benchmarks.unseen.fifth import operations as fifth_operations
+from benchmarks.unseen.fifth import people as fifth_people
 from benchmarks.unseen.fourth import habits, operations, people
 from benchmarks.unseen.world import DAY_S, Day, Request, quiet
 from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
@@ -57,6 +60,8 @@ NEWEST = (*shapes_of_pagers.SHAPES, *shapes_of_tickets.SHAPES)
 KEPT_BACK = tuple(random.Random(20261128).sample(sorted(NEWEST, key=lambda each: each.__name__), len(NEWEST) // 3))
 FOURTH = (*operations.SHAPES, *people.SHAPES)
 FOURTH_KEPT = tuple(random.Random(20261129).sample(sorted(FOURTH, key=lambda each: each.__name__), len(FOURTH) // 3))
+FIFTH = (*fifth_operations.SHAPES, *fifth_people.SHAPES)
+FIFTH_KEPT = tuple(random.Random(20261130).sample(sorted(FIFTH, key=lambda each: each.__name__), len(FIFTH) // 3))
 SETS = {
     "first": (*shapes.SHAPES, *shapes_of_clients.SHAPES),
     "runbooks": shapes_of_runbooks.SHAPES,
@@ -66,6 +71,8 @@ SETS = {
     "kept-back": KEPT_BACK,
     "fourth": tuple(each for each in FOURTH if each not in FOURTH_KEPT),
     "fourth-kept": FOURTH_KEPT,
+    "fifth": tuple(each for each in FIFTH if each not in FIFTH_KEPT),
+    "fifth-kept": FIFTH_KEPT,
 }
 QUIET_SETS = {
     "first": shapes_of_quiet.SHAPES,
@@ -76,8 +83,10 @@ QUIET_SETS = {
     "kept-back": shapes_of_habits.SHAPES,
     "fourth": habits.SHAPES,
     "fourth-kept": habits.SHAPES,
+    "fifth": fifth_habits.SHAPES,
+    "fifth-kept": fifth_habits.SHAPES,
 }
-NEW_SETS = ("newest", "kept-back", "fourth", "fourth-kept")
+NEW_SETS = ("newest", "kept-back", "fourth", "fourth-kept", "fifth", "fifth-kept")
 TOLERANCE_S = 12 * 60
 _TICK_S = 600
 

@@ -349,6 +349,18 @@ def _positions(request: Request) -> tuple[Body, Body]:
     return {"replicaId": -1, "isolationLevel": 0, "topics": asked}, {"topics": answered}
 
 
+def _purged(request: Request) -> tuple[Body, Body]:
+    if not request.parts:
+        return _named("topics", "name", "topics")(request)
+
+    def of(part: Part, **more: object) -> Body:
+        return {"name": part.topic, "partitions": [{"partitionIndex": index, **more} for index in part.partitions]}
+
+    asked = [of(part, offset=9) for part in request.parts]
+    answered = [of(part, lowWatermark=9, errorCode=code_of(part.error or request.error)) for part in request.parts]
+    return {"topics": asked, "timeoutMs": 30000}, {"topics": answered}
+
+
 def _transaction(request: Request) -> tuple[Body, Body]:
     assert request.transaction is not None
     name, code = request.transaction["id"], code_of(_error(request))
@@ -382,7 +394,7 @@ _BODIES: dict[str, Callable[[Request], tuple[Body, Body]]] = {
     "CreateTopics": _named("topics", "name", "topics"),
     "DeleteTopics": _named("topics", "name", "responses"),
     "CreatePartitions": _named("topics", "name", "results"),
-    "DeleteRecords": _named("topics", "name", "topics"),
+    "DeleteRecords": _purged,
     "AlterPartitionReassignments": _named("topics", "name", "responses"),
     **dict.fromkeys(("DescribeConfigs", "IncrementalAlterConfigs", "AlterConfigs"), _configs),
     **dict.fromkeys(("CreateAcls", "DeleteAcls"), _acls),
