@@ -235,7 +235,7 @@ def test_a_member_gets_topics_that_it_subscribes_to() -> None:
 
 
 def test_assignments_are_not_computed_more_often_than_the_interval() -> None:
-    share = Share(share_max_size=5)
+    share = Share(share_max_size=5, share_assignment_interval_ms=1_000)  # a config of its own, which it changes below
     share.beat("m", ["t"])
     share.settle()
     epoch = share.state()[1]
