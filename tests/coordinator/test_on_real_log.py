@@ -203,6 +203,7 @@ def test_transactions_survive_a_restart(tmp_path: Path, clock: ManualClock) -> N
         transactions: Any = broker.make_transactions(store)
         transactions.startup()
         assert transactions.describe("tx")[0] is ErrorCode.NOT_COORDINATOR
+        assert broker.metrics.value("TransactionMarkerChannelManager", "UnknownDestinationQueueSize") == 0
         broker.lead(epoch, topic=TRANSACTION_TOPIC)
         if state is TransactionState.ONGOING:
             assert transactions.init_producer_id("tx", 1000, None).producer == producer

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.eventually import WAIT_S, eventually, join
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.coordinator.shared_append import SharedWrite, Together
 from twisted_kafka.group_coordinator.group_records import offset_commit
 from twisted_kafka.group_coordinator.state.group_kinds import GROUP_RECORD_KINDS
 from twisted_kafka.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
@@ -316,3 +318,21 @@ def test_operations_that_come_together_wait_for_the_replicas() -> None:
     assert not any(each.done() for each in (written, *answers))
     bench.log.release()
     assert [result(each) for each in answers] == [(NONE, 1), (NONE, 2)]
+
+
+def test_operations_together_share_a_write_if_two_of_them_write() -> None:
+    record = offset_commit("g", "t", 0, OffsetCommitValue(offset=1))
+    many: list[CoordinatorRecord] = [record] * (MAX_BATCH_RECORDS + 1)
+
+    def together(*outcomes: Any) -> tuple[Any, bool]:
+        operations = Together[Any, Any]([partial(lambda outcome, _: outcome, each) for each in outcomes])
+        return operations.run(None), operations.is_too_large
+
+    assert together("a", "b") == (["a", "b"], False)
+    one, _ = together("a", Write([record], str))
+    assert type(one) is Write
+    two, _ = together(Write([record], str), Write([record], str))
+    assert (type(two), two.records) == (SharedWrite, [record, record])
+    alone, is_too_large = together("a", Write(many, str))
+    assert (len(alone.records), is_too_large) == (MAX_BATCH_RECORDS + 1, False)
+    assert together(Write([record], str), Write(many, str)) == ([], True)
