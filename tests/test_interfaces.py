@@ -105,10 +105,12 @@ def test_there_are_few_interfaces() -> None:
     assert sum(kind.is_interface for kind in kinds_of_package()) <= MOST_INTERFACES
 
 
+@pytest.mark.medium
 def test_a_neighbour_and_a_class_of_a_lower_floor_are_named() -> None:
     assert set(useless(kinds_of_package())) == KEPT.keys()
 
 
+@pytest.mark.medium
 def test_users_supply_what_is_no_protocol() -> None:
     assert {kind.name for kind in kinds_of_package() if "Interface" in kind.bases} <= set(plugins.__all__)
 

@@ -50,6 +50,8 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.replication.replica_selector import make_preferred_replicas
 
+pytestmark = pytest.mark.medium
+
 PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
 NO_COORDINATOR = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 """What a broker answers that is about to coordinate a group."""

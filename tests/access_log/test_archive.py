@@ -88,6 +88,7 @@ def test_what_a_crash_left_half_done_is_done_again(tmp_path: Path) -> None:
     assert zstd_frames.decompress(made.read_bytes(), 1 << 20)
 
 
+@pytest.mark.medium
 def test_a_file_that_cannot_be_converted_stays(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     add(tmp_path, "node-1-000001.jsonl", text=line() + "torn")

@@ -29,6 +29,7 @@ def encoded(topics: list[str], version: int) -> bytes:
     return struct.pack(">h", version) + message.encode(version)
 
 
+@pytest.mark.medium
 @given(st.lists(names, max_size=5), st.integers(0, LAST_VERSION))
 def test_the_topics_of_a_subscription_of_any_version(topics: list[str], version: int) -> None:
     metadata = encoded(topics, version)

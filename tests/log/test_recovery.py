@@ -241,6 +241,7 @@ def test_epochs_of_what_was_cut_are_forgotten(bench: Bench) -> None:
     assert bench.open().latest_epoch == 0
 
 
+@pytest.mark.medium
 def test_batches_larger_than_the_reading_window(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", max_message_bytes=10 << 20)
     log = bench.open()

@@ -37,6 +37,7 @@ def test_each_panel_names_metrics_and_labels_that_a_broker_has(page: str) -> Non
     ]
 
 
+@pytest.mark.medium
 def test_what_is_grouped_by_is_a_label(page: str) -> None:
     for expression in expressions():
         for labels, name in re.findall(r"by \(([^)]*)\) \((?:rate\()?(\w+)", expression):

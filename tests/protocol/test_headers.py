@@ -57,6 +57,7 @@ def test_every_version_of_every_api() -> None:
             assert answer == ResponseHeader(correlation_id=78).encode(response_header_version(key, version))
 
 
+@pytest.mark.medium
 def test_header_vectors_with_unknown_tags() -> None:
     for vector in vectors.load():
         if vector["message"] == "RequestHeader" and vector["version"] == 2:

@@ -113,6 +113,7 @@ def test_a_million_mutations_are_refused_or_decode() -> None:
     run_mutations(1_000_000, 2)
 
 
+@pytest.mark.medium
 def test_random_bytes() -> None:
     rng = random.Random(3)
     for cls, version in samples.every_version():

@@ -93,6 +93,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.medium
 @given(_STEPS, st.sampled_from([1, 2, 11]), st.sampled_from([0.0, 100.0, 1000.0, math.inf]))
 def test_a_client_far_below_its_limit_waits_as_the_samples_say(steps: Any, samples: int, limit: float) -> None:
     sensor = RateSensor((), QuotaWindows(samples, 1000), limit, 0)

@@ -143,6 +143,7 @@ def test_a_partition_with_an_error_is_read_each_time(cluster: Cluster) -> None:
     assert thread.fetcher.count == 12
 
 
+@pytest.mark.medium
 def test_a_follower_of_a_quiet_partition_stays_in_sync(cluster: Cluster) -> None:
     waiting(cluster, 1)
     leader = cluster.members[1]

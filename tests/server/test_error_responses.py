@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.cases import case
 from tests.support.error_examples import KEYS, example
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
@@ -35,6 +37,7 @@ def codes(value: Any) -> list[int]:
     return found
 
 
+@pytest.mark.medium
 def test_error_response_of_every_version() -> None:
     for key, version in CASES:
         with case(key=key, version=version):

@@ -431,6 +431,7 @@ def test_a_client_has_no_metrics_of_what_it_does_not_use() -> None:
     assert broker.quotas.measured("Produce", "byte-rate") == broker.quotas.measured("Fetch", "byte-rate") == {}
 
 
+@pytest.mark.medium
 def test_every_response_can_tell_a_throttle_time_in_every_version() -> None:
     """Versions without one leave it out, instead of failing to encode."""
     for name in message_names():

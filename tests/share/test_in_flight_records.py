@@ -372,4 +372,4 @@ class EveryOffset(RuleBasedStateMachine):
         assert self.records.complete_count == len(complete)
 
 
-TestEveryOffset = EveryOffset.TestCase
+TestEveryOffset = pytest.mark.medium(EveryOffset.TestCase)

@@ -135,6 +135,7 @@ def test_certificates(doctor: Doctor, stores: Stores, tls_broker: twisted_kafka.
     assert "requires TLS: set security.protocol=SSL" in line
 
 
+@pytest.mark.medium
 def test_a_certificate_for_another_host(doctor: Doctor, stores: Stores) -> None:
     settings = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL", **stores.of_broker(is_elsewhere=True)}
     with twisted_kafka.Broker({**settings, "ssl.endpoint.identification.algorithm": ""}) as broker:

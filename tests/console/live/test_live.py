@@ -224,6 +224,7 @@ def test_a_user_without_rights_sees_nothing() -> None:
         assert not live._parts.capture.is_on
 
 
+@pytest.mark.medium
 def test_the_lag_over_time_is_bounded() -> None:
     clock = ManualClock()
     history = LagHistory(clock)

@@ -208,6 +208,7 @@ def test_streams_are_bounded_and_old_ones_begin_again(lines: Lines) -> None:
     assert b"event: end" not in streams[0].written()  # the browser opens another one
 
 
+@pytest.mark.medium
 def test_streams_of_one_user_leave_places_to_others(lines: Lines) -> None:
     served = Served(SASL)
     served.log_in()

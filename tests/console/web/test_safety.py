@@ -330,6 +330,7 @@ def test_sessions_are_bounded() -> None:
     assert served.context.sessions.find(first) is None
 
 
+@pytest.mark.medium
 def test_guessing_slows_down_and_the_right_password_waits_too() -> None:
     served = Served(SASL)
     statuses = [served.log_in("alice", "wrong").status for _ in range(passwords.MOST_OF_ADDRESS + 1)]

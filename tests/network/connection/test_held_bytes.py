@@ -88,6 +88,7 @@ def test_many_clients_may_begin_a_large_request_at_once() -> None:
         assert transport.written
 
 
+@pytest.mark.medium
 def test_the_whole_buffer_of_an_incomplete_request_is_held() -> None:
     layer = Layer()
     data = frame(1, bytes(PARTIAL))

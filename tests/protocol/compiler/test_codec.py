@@ -57,6 +57,7 @@ def test_any_message_round_trips(which: tuple[type[Message], int], rng: random.R
     assert end == len(data)
 
 
+@pytest.mark.medium
 def test_every_field_has_the_default_of_its_type() -> None:
     for cls, version in VERSIONS:
         empty: Any = cls()

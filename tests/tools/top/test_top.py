@@ -105,6 +105,7 @@ def session(broker: twisted_kafka.Broker) -> Session:
     return session_in(broker)
 
 
+@pytest.mark.medium
 def test_a_snapshot_of_a_cluster(session: Session) -> None:
     found = take(session, ManualClock(), most_topics=10, most_groups=10)
     assert found.ends == {"orders": 30, "quiet": 0}

@@ -80,6 +80,7 @@ def test_what_was_not_confirmed_or_is_reset_may_come_again(bench: Bench) -> None
     assert bench.fetch("b", (2, 2)) == []
 
 
+@pytest.mark.medium
 def test_old_records_are_forgotten(bench: Bench) -> None:
     bench.acknowledge("a", (0, MOST_RECORDS, [ACCEPT]))
     assert bench.fetch("b", (0, 0)) == []

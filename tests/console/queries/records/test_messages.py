@@ -158,6 +158,7 @@ def test_counts_and_partitions_have_limits(session: Session, topic: str) -> None
         messages(session, CLOCK, MessagesAsked(topic, partitions=(3,)))
 
 
+@pytest.mark.medium
 def test_a_tail_tells_what_it_skips(session: Session, topic: str) -> None:
     begin = tail(session, CLOCK, MessagesAsked(topic))
     assert (begin.items, begin.skipped) == ((), 0)

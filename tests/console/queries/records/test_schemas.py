@@ -104,6 +104,7 @@ def test_the_values_of_a_record_are_bounded() -> None:
         AvroReader({"type": "array", "items": "null"}).read(b"\x80\x80\x80\x80\x10\x00")
 
 
+@pytest.mark.medium
 def test_values_of_a_registry(session: Session, name: Callable[[str], str]) -> None:
     make_topic(session, "_schemas")
     topic = make_topic(session, name("orders"))
