@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.budget import share_of
 from tests.support.fake import Fake
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.config.keys.kafka_4 import MAX_ARRAY_BYTES
@@ -492,7 +493,7 @@ def test_what_is_accepted_can_be_read_whatever_was_sent(magic: int, codec: Compr
         return
     generator = random.Random(100 * magic + codec)
     sent = build_batch(RECORDS * 2, magic=magic, compression=codec)
-    for _ in range(600):
+    for _ in range(share_of(2_000)):
         broken = bytearray(sent)
         for _ in range(generator.choice([1, 1, 2, 5])):
             broken[generator.randrange(12, len(broken))] = generator.randrange(256)
