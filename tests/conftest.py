@@ -71,9 +71,9 @@ def no_thread_is_left() -> Iterator[None]:
     join(each for each in threading.enumerate() if each not in before | _spark_threads and not _is_a_librarys(each))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=IS_PYPY)
 def what_was_abandoned_is_closed() -> Iterator[None]:
-    """Collect what tests of crashes leave open: PyPy does so after a while only, and descriptors run out before."""
+    """On PyPy, collect what tests of crashes leave open: it does so after a while only, and descriptors run out before."""
     yield
     if IS_PYPY and len(os.listdir("/proc/self/fd")) > _MANY_DESCRIPTORS:
         gc.collect()
