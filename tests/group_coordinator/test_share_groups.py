@@ -356,6 +356,16 @@ def test_what_could_not_be_initialized_is_asked_for_again() -> None:
     assert share.assigned() == {"m": ["t-0", "t-1", "t-2"]}
 
 
+def test_an_answer_that_could_not_be_written_is_asked_for_again() -> None:
+    share = Share()
+    share.bench.persister.holds = True
+    share.beat("m", ["t"])
+    share.bench.log.fail_next = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    share.bench.persister.release()
+    share.beat("m")
+    assert len(requests(share)) == 2, "at once, not after the retry interval"
+
+
 def test_a_deleted_topic_is_forgotten() -> None:
     share = Share()
     share.beat("m", ["t", "u"])

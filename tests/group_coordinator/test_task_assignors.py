@@ -42,6 +42,12 @@ def test_members_of_a_process_share_its_load() -> None:
     assert {name: len(each.active) for name, each in found.items()} == {"a1": 2, "a2": 2, "b": 2}
 
 
+def test_the_member_of_a_process_that_has_the_fewest_tasks_gets_the_next() -> None:
+    found = assign({"a1": member("a", Tasks(tasks("t0", "t1"))), "a2": member("a"), "a3": member("a")}, t=6)
+    assert found["a1"].active == tasks("t0", "t1")
+    assert {name: len(each.active) for name, each in found.items()} == {"a1": 2, "a2": 2, "a3": 2}
+
+
 def test_an_active_task_stays_with_its_member_up_to_its_share() -> None:
     before = {"a": member("a", Tasks(tasks("t0", "t1", "t2", "t3"))), "b": member("b")}
     found = assign(before, t=4)
