@@ -1,15 +1,24 @@
 """Connections that block: the timeout of each request, bytes that are no response, and the reasons of a peer that refuses."""
 
+import contextlib
 import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from OpenSSL import SSL
+from OpenSSL.crypto import X509
 
+from tests.support.certificates import Authority
+from tests.support.eventually import join
 from tests.support.fake import Fake
 from twisted_kafka.client.connections.socket_connection import SocketConnection
 from twisted_kafka.client.connections.tls_stream import TlsStream
 from twisted_kafka.client.errors import NotAResponseError, PeerRefusedError, Refusal
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinators.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 ALERT = b"\x15\x03\x03\x00\x02\x02"
@@ -22,6 +31,7 @@ class FakeStream(Fake):
     def __init__(self, received: bytes = b"") -> None:
         self.received = received
         self.timeouts_s: list[float] = []
+        self.is_closed = False
 
     def settimeout(self, timeout_s: float) -> None:
         self.timeouts_s.append(timeout_s)
@@ -34,16 +44,26 @@ class FakeStream(Fake):
         return part
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
 
-def connected(stream: FakeStream) -> SocketConnection:
+class Login(Fake):
+    """Sends one token, which each server may refuse."""
+
+    mechanism = "PLAIN"
+    is_complete = True
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        return b"token"
+
+
+def connected(stream: FakeStream, sasl: Login | None = None) -> SocketConnection:
     def secured(plain: socket.socket, host: str, timeout_s: float) -> TlsStream:
         plain.close()
         return stream
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return SocketConnection(server.getsockname(), "me", 60.0, secure=secured)
+        return SocketConnection(server.getsockname(), "me", 60.0, secure=secured, sasl=sasl)
 
 
 def response(correlation_id: int, body: bytes) -> bytes:
@@ -93,3 +113,58 @@ def test_a_handshake_says_why_the_peer_refuses(received: bytes, refusal: Refusal
             TlsStream(ours, SSL.Context(SSL.TLS_CLIENT_METHOD), "localhost", 10.0, verifies_host=False)
     assert raised.value.refusal is refusal
     assert ours.fileno() == -1
+
+
+def test_a_login_that_is_refused_closes_the_connection() -> None:
+    chosen = response(1, SaslHandshakeResponse(mechanisms=["PLAIN"]).encode(1))
+    wrong = response(2, SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="no").encode(1))
+    stream = FakeStream(chosen + wrong)
+    with pytest.raises(PeerRefusedError, match=r"^no$"):
+        connected(stream, Login())
+    assert stream.is_closed
+
+
+@pytest.fixture(scope="module")
+def certified() -> tuple[SSL.Context, SSL.Context]:
+    """Contexts of a server for localhost and 127.0.0.1, and of a client that trusts it."""
+    authority = Authority()
+    identity = authority.issue("CN=broker", ["localhost", "127.0.0.1"])
+    server, client = SSL.Context(SSL.TLS_SERVER_METHOD), SSL.Context(SSL.TLS_CLIENT_METHOD)
+    server.use_certificate(identity.certificate)
+    server.use_privatekey(identity.key)
+    store = client.get_cert_store()
+    assert store is not None
+    store.add_cert(X509.from_cryptography(authority.certificate))
+    client.set_verify(SSL.VERIFY_PEER, lambda *arguments: bool(arguments[-1]))
+    return server, client
+
+
+@pytest.fixture
+def to_server(certified: tuple[SSL.Context, SSL.Context]) -> Iterator[socket.socket]:
+    """The client's end of a connection to a server that completes a handshake."""
+    ours, servers = socket.socketpair()
+    secured = SSL.Connection(certified[0], servers)
+    secured.set_accept_state()
+
+    def handshake() -> None:
+        with contextlib.suppress(SSL.Error):
+            secured.do_handshake()
+
+    thread = threading.Thread(target=handshake)
+    thread.start()
+    yield ours
+    ours.close()
+    join([thread])
+    servers.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_certificate_for_the_host_is_accepted(certified: Any, to_server: socket.socket, host: str) -> None:
+    TlsStream(to_server, certified[1], host, 10.0, verifies_host=True).close()
+
+
+@pytest.mark.parametrize("host", ["kafka-1", "127.0.0.2"])
+def test_a_certificate_for_another_host_is_not(certified: Any, to_server: socket.socket, host: str) -> None:
+    with pytest.raises(PeerRefusedError, match=f"not valid for {host}") as raised:
+        TlsStream(to_server, certified[1], host, 10.0, verifies_host=True)
+    assert raised.value.refusal is Refusal.HOST
