@@ -57,7 +57,7 @@ class BrokerService(service.Service):
             try:
                 self.broker.stop()
             except Exception:  # noqa: BLE001 the Deferred carries it
-                self._reactor.callFromThread(stopped.errback, Failure())
+                self._reactor.callFromThread(stopped.errback, Failure())  # type: ignore[no-untyped-call]
             else:
                 self._reactor.callFromThread(stopped.callback, None)
 

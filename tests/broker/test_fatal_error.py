@@ -13,7 +13,8 @@ from twisted_kafka.server.kafka_apis import KafkaApis
 
 
 def test_a_broker_that_cannot_go_on_stops_once_there_is_a_thread_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, refused = threading.Thread.start, []
+    start = threading.Thread.start
+    refused: list[threading.Thread] = []
 
     def limited(self: threading.Thread) -> None:
         if self.name == "kafka-fatal-shutdown" and not refused:

@@ -101,7 +101,9 @@ def test_a_fetch_waits_for_the_first_record(topic: Topic) -> None:
 
 def waiting(broker: Broker) -> int:
     """Return how many fetches wait."""
-    return int(broker.embedded.metrics.value("DelayedOperationPurgatory", "NumDelayedOperations", delayedOperation="ShareFetch"))
+    found = broker.embedded.metrics.value("DelayedOperationPurgatory", "NumDelayedOperations", delayedOperation="ShareFetch")
+    assert isinstance(found, int)
+    return found
 
 
 def test_a_produce_beside_a_fetch_of_many_partitions_reads_one_of_them(

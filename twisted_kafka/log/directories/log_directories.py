@@ -215,7 +215,7 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
         # An interrupted start has changed nothing: a directory that was clean still is.
         if directory.is_loaded or directory.was_clean:
             directory.write_clean_shutdown(broker_epoch)
-    except (OSError, KafkaStorageError):
+    except Exception:  # noqa: BLE001 the other directories are closed, too
         _log.failure("{path} could not be closed cleanly: the next start will recover its logs", path=str(directory.path))
 
 
