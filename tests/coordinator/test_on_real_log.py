@@ -218,6 +218,19 @@ def test_transactions_survive_a_restart(tmp_path: Path, clock: ManualClock) -> N
     store.close()
 
 
+def test_an_offset_is_committed_below_the_high_watermark_of_a_leader(tmp_path: Path, clock: ManualClock) -> None:
+    broker = RealBroker(tmp_path, clock, **{"offsets.topic.num.partitions": "1"})
+    writer = ReplicaWriter(broker.replicas, 1_000)
+    partition = TopicPartition(TOPIC, 0)
+    assert not writer.is_committed(partition, 0), "it is not here"
+    broker.lead()
+    assert not writer.is_committed(partition, 0)
+    assert broker.groups.commit_offsets(Sender("g"), {PARTITION: OffsetCommitValue(offset=1)}, 9) is ErrorCode.NONE
+    assert writer.is_committed(partition, 0)
+    assert not writer.is_committed(partition, 1)
+    broker.stop()
+
+
 @pytest.mark.parametrize("skips", [False, True])
 def test_a_batch_of_unknown_size_hides_the_rest_of_its_segment_only(tmp_path: Path, clock: ManualClock, skips: bool) -> None:
     properties = {"offsets.topic.num.partitions": "1", "log.segment.bytes": "1000", SKIP_KEY: str(skips).lower()}
