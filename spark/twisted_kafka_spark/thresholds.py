@@ -50,6 +50,8 @@ LOSSES = frozenset(
     }
 )
 """Errors that a client does not try again, or in vain, each for its family: its work is lost, so that each counts."""
+RARELY_MINUTES = 180
+"""How long one account has an error now and then that hardly anybody else has."""
 LOST_FLOOR = 10
 """Failed requests of a client with one of these errors."""
 REFUSED_TOPICS = 5
@@ -237,7 +239,7 @@ BROAD_OF_ALL, BROAD_LEAST, BROAD_PERIOD_US = 0.5, 5, 7_200_000_000
 CHANGED_FACTOR, CHANGED_SIZE, CHANGED_SLOTS, CHANGED_REQUESTS_FLOOR = 3.5, 2.5, 9, 60
 """How many times more, or less, a client does from some time on; how many times larger, or smaller, its writes are; the slots of
 five minutes before and after that; and the requests that it sends more, or less."""
-UNLIKE_ITSELF = 3.0
+UNLIKE_ITSELF = 2.2
 """How many times as much, as long or as large as usual anything is, for half an hour or longer."""
 EXPIRED_FLOOR, EXPIRED_SHARE = 20, 0.05
 """Records of a share group's member whose locks expired, and their share of all records that it acquired."""

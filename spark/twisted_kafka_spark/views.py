@@ -100,6 +100,7 @@ VIEWS: dict[str, View] = {
     "error": View("traffic", ("api", "error"), where=_FAILED, ranks=("requests",), top=60),
     "error_minute": View("traffic", (TIME.name, "api", "error"), where=_FAILED),
     "version": View("versions", ("api", "version"), ranks=("requests",), top=300),
+    "asked": View("node_versions", ("node", "api", "version")),
     "listener": View("listeners", ("node", "listener", "protocol"), ranks=("requests",), top=100),
     "client": View("clients", (*CLIENT, *SOFTWARE), ranks=_BUSY, derived=_BOTH),
     "client_api": View("clients", (*CLIENT, "api")),
@@ -167,6 +168,7 @@ _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
     *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
     *("software_of", "principal_ends", "lineage", "member", "share", "address", "change", "created", "clock"),
+    "asked",
 )
 _OVER_TIME = ("nodes", "persons", "failures", "groups", "new_connections", "routes")
 KINDS_FOR_FINDINGS = (*dict.fromkeys((*(VIEWS[name].kind for name in _FOR_FINDINGS), *_OVER_TIME)), "transactions")

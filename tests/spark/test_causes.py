@@ -119,6 +119,19 @@ def test_records_that_are_lost_count_however_few_they_are() -> None:
     assert (found.evidence["client_id"], found.evidence["topic"], found.evidence["errors"]) == ("mailer", "mails", 15)
 
 
+def test_an_error_that_one_account_has_now_and_then_for_hours_is_a_finding_and_one_of_everybody_is_none() -> None:
+    def now_and_then(principal: str, client_id: str) -> list[str]:
+        gone: dict[str, Any] = {"error": "OFFSET_OUT_OF_RANGE", "topics": [topic("mails", 0, "OFFSET_OUT_OF_RANGE")]}
+        reads = sent(range(240), "Fetch", each=6, client_id=client_id, principal=principal)
+        return reads + sent(list(range(1, 240, 10)), "Fetch", client_id=client_id, principal=principal, **gone)
+
+    found = named(now_and_then("User:lake", "lake-0"), "failing-client")
+    assert (found.evidence["principal"], found.evidence["error"]) == ("User:lake", "OFFSET_OUT_OF_RANGE")
+    assert (found.first, found.last) == ("2026-11-21T00:01Z", "2026-11-21T03:51Z")
+    of_all = now_and_then("User:lake", "lake-0") + now_and_then("User:pond", "pond-0")
+    assert "failing-client" not in {each.name for each in findings(of_all)}
+
+
 def test_topics_that_a_principal_tries_one_after_the_other_are_a_finding() -> None:
     lines = sent(EVERY, each=2)
     for n in range(12):

@@ -109,3 +109,13 @@ def test_processes_that_others_of_their_account_replace_are_not_missed() -> None
     replaced = steady(range(251, 360), client_id="cart-7d9f-xkcd", principal="User:cart")
     assert "silent-client" in {each.name for each in findings(lines)}
     assert "silent-client" not in {each.name for each in findings(lines + replaced)}
+
+
+def test_half_of_the_partitions_that_are_not_written_are_named_to_the_minute_or_so() -> None:
+    """The hours before and after say by their number of writes when it began and ended."""
+    lines = [text for partition in range(2) for text in of_partition(DAY, partition)]
+    lines += [text for partition in (2, 3) for text in of_partition(without(range(90, 210)), partition)]
+    lines += [text for partition in range(2) for text in of_partition(range(90, 210), partition)]
+    found = named(lines, "unwritten-partition")
+    assert found.evidence["partitions"] == "2: 2, 3"
+    assert (found.first, found.last) == ("2026-11-21T01:30Z", "2026-11-21T03:29Z")

@@ -292,3 +292,41 @@ def test_a_fleet_that_wakes_up_slowly_opens_connections_and_is_no_finding() -> N
             who = {"client_id": f"panel-{(minute + n) % 30}", "connection": f"c{minute}-{n}"}
             lines += [line(api, 0, time=at(minute, 5 + n), **who) for api in ("ApiVersions", "Produce")]
     assert unlike(lines) == []
+
+
+def of_load(name: str, most: int, share: Any = lambda minute: 1.0) -> list[str]:
+    """Return what a service sends in the hours of an office: most at noon, hardly anything before and after."""
+    counts = [(minute, most * math.sin(minute / 360 * math.pi) * share(minute)) for minute in DAY]
+    return [text for minute, count in counts for text in steady([minute], each=max(1, round(count)), client_id=name)]
+
+
+def test_what_falls_against_the_time_of_day_is_named() -> None:
+    lines = [text for name in ("a", "b", "c", "d") for text in of_load(name, 12)]
+    found = named(lines + of_load("cart", 12, lambda minute: 0.35 if minute in range(150, 210) else 1), "unlike-itself")
+    assert (found.evidence["client_id"], found.evidence["measure"]) == ("cart", "requests")
+    assert (found.first, found.last) == ("2026-11-21T02:30Z", "2026-11-21T03:29Z")
+    assert found.evidence["requests a minute before"] > found.evidence["requests a minute after"]
+
+
+def connections(minutes: Any, client_id: str, api: str = "ApiVersions") -> list[str]:
+    return [
+        line(api, 0, time=at(minute, 9), topics=[], client_id=client_id, connection=f"{client_id}-{minute}") for minute in minutes
+    ]
+
+
+def test_connections_of_everybody_that_are_few_for_each_are_named() -> None:
+    names = "abcdefghijkl"
+    lines = [text for name in names for text in steady(DAY, each=1, client_id=name)]
+    lines += [text for place, name in enumerate(names) for text in connections(range(180 + place, 270, 12), name)]
+    (found,) = [each for each in unlike(lines) if each.evidence["measure"] == "connections"]
+    assert "clients of User:ANONYMOUS opened" in found.title
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T04:29Z")
+
+
+def test_connections_that_come_now_and_then_for_hours_are_named() -> None:
+    names = [f"tracker-{number}" for number in range(8)]
+    lines = [text for name in names for text in steady(DAY, each=1, client_id=name)] + CALM
+    lines += [text for name in names for begin in range(120, 300, 20) for text in connections([begin], name)]
+    (found,) = unlike(lines)
+    assert (found.evidence["measure"], found.evidence["clients"]) == ("connections", "8: tracker-0, tracker-1, tracker-2")
+    assert (found.first, found.last) == ("2026-11-21T02:00Z", "2026-11-21T04:44Z")

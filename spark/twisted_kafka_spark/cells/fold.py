@@ -431,12 +431,12 @@ def _of_identities(
         yield _cells(kind, each, _of(kind, sums), grain_s)
     for kind in _BY_IDENTITY_WITH_ENDS:
         yield _cells(kind, each, _of(kind, sums), grain_s, extremes)
-    is_route = pc.and_(
-        pc.is_in(rows.identities.column("api"), pa.array(_MOVING_APIS)), pc.is_valid(rows.identities.column("node"))
-    ).to_numpy()
-    routes = np.flatnonzero(is_route[each.identity])
-    if len(routes):
-        yield _cells("routes", each.chosen(routes), {}, grain_s, _at(routes, extremes))
+    has_node = pc.is_valid(rows.identities.column("node"))
+    is_route = pc.and_(pc.is_in(rows.identities.column("api"), pa.array(_MOVING_APIS)), has_node)
+    for kind, wanted in (("node_versions", has_node), ("routes", is_route)):
+        places = np.flatnonzero(wanted.to_numpy()[each.identity])
+        if len(places):
+            yield _cells(kind, each.chosen(places), {}, grain_s, _at(places, extremes))
 
 
 def _by_hour(

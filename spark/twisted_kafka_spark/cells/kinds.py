@@ -125,7 +125,7 @@ _OLD, _WHO_FAILED = (*CLIENT, *SOFTWARE, "api", "version"), ("api", "error", *CL
 _WHERE, _WHO_SPEAKS = ("node", "listener", "protocol"), ("listener", "protocol", *CLIENT)
 _IN_GROUP = ("group_id", *CLIENT, "api", "error")
 _REFUSED = ("topic", "api", "error", *CLIENT)
-_ROUTE = ("node", *CLIENT, "api")
+_ROUTE, _ASKED = ("node", *CLIENT, "api"), ("node", "api", "version")
 LINEAGE, _MEMBER = ("topic", *CLIENT, "group_id"), ("group_id", *CLIENT, "note")
 KINDS: dict[str, Kind] = {
     "traffic": Kind(MINUTE_S, ("api", "error"), _TRAFFIC),
@@ -133,6 +133,7 @@ KINDS: dict[str, Kind] = {
     "phases": Kind(HOUR_S, ("api", "phase", "bucket"), _REQUESTS),
     "listeners": Kind(HOUR_S, _WHERE, _BUSY, name=_WHERE),
     "versions": Kind(HOUR_S, ("api", "version"), _REQUESTS, name=("api", "version")),
+    "node_versions": Kind(HOUR_S, _ASKED, (*_REQUESTS, *_ENDS), name=_ASKED),
     "software": Kind(HOUR_S, SOFTWARE, _BUSY, name=SOFTWARE),
     "principals": Kind(HOUR_S, ("principal",), (*_BUSY, *_ENDS), name=("principal",)),
     "clients": Kind(HOUR_S, (*CLIENT, *SOFTWARE, "api"), (*_BUSY, "empty", "bytes", *_ENDS), name=(*CLIENT, *SOFTWARE)),
@@ -194,6 +195,7 @@ KINDS: dict[str, Kind] = {
 
 - `phases` has histograms of each phase, of `total_us` and of `SERVED`; `heat` and `client_latency` coarse ones
   (`histogram.COARSE`) of `SERVED`.
+- `node_versions` has the API versions with which each broker is asked, if the log says which broker it is of.
 - `topics` has the highest id of a partition in `partitions`, plus one.
 - `partitions` has what Produce and Fetch moved by partition, if they did so often enough (`PARTITION_FLOOR`, or `WRITTEN_FLOOR` of
   the first partitions of a topic). Bytes of a line that names several partitions count as equal shares.

@@ -25,6 +25,8 @@ _MOSTLY = 0.5
 """The share of the failed requests that names their sender and their subject."""
 _NEARLY_ALL = 0.9
 """The share of the failed requests that names their broker: a client with a few partitions sends most of its requests to one."""
+_ALONE = 0.8
+"""The share of the requests with an error that one account has if nobody else has it."""
 _RARE = 0.1
 _CUT_OFF = 0.7
 """The share of a client's requests that are refused if it has lost a right."""
@@ -164,8 +166,27 @@ def _lasting(tables: Tables) -> list[_Failing]:
         if family[0] in REFUSALS:
             found += _of_one_cause(_refusals(mine, tables.grids.persons))
             continue
-        found += _of_one_cause(_of_clients(family, mine, tables.grids.persons))
+        of_clients = _of_one_cause(_of_clients(family, mine, tables.grids.persons))
+        found += of_clients or _of_one_account(family, mine)
     return found
+
+
+def _of_one_account(family: tuple[str, ...], mine: Failures) -> list[_Failing]:
+    """Return the run of an error that one account has now and then for hours, and hardly anybody else: few of its requests fail."""
+    if not limits.RETRY_ERRORS.isdisjoint(family) or not limits.EXPECTED_ERRORS.isdisjoint(family):
+        return []
+    top = mine.top("principal")
+    if not top or top[0][1] < max(limits.FAILURES_FLOOR, _ALONE * sum(count for _, count in top)):
+        return []
+    rows = mine.chosen(mine.where("principal", top[0][0][0]))
+    counts = rows.per_minute()
+    run = max(runs(counts > 0, _longest_gap(counts)), key=lambda each: each[1] - each[0])
+    inside = rows.chosen((rows.minute >= run[0]) & (rows.minute <= run[1]))
+    requests = int(inside.requests.sum())
+    if run[1] - run[0] + 1 < limits.RARELY_MINUTES or requests < limits.FAILURES_FLOOR:
+        return []
+    span = span_of(rows.axis, run, tuple(counts[run[0] : run[1] + 1].tolist()))
+    return [_Failing(inside.top("error")[0][0][0], span, requests, inside, tuple(name[0] for name, _ in inside.top("api")))]
 
 
 def _of_clients(family: tuple[str, ...], mine: Failures, persons: Grid) -> list[_Failing]:

@@ -31,6 +31,7 @@ from twisted_kafka_spark.findings.clocks import wrong_clocks
 from twisted_kafka_spark.findings.failures import failing_requests
 from twisted_kafka_spark.findings.finding import SEVERITIES, Finding, severity
 from twisted_kafka_spark.findings.general.control import restless_clusters
+from twisted_kafka_spark.findings.general.links import new_links
 from twisted_kafka_spark.findings.general.rhythm import lost_rhythms
 from twisted_kafka_spark.findings.general.unlike import costly, unlike_themselves
 from twisted_kafka_spark.findings.logins import failed_logins
@@ -156,6 +157,7 @@ def find_by_minute(tables: Tables, over_all: Sequence[Finding] = ()) -> list[Fin
     found += lost_rhythms(tables, [*found, *over_all])
     found = one_for_each_service(found)
     others = [*unlike_themselves(tables, [*found, *over_all]), *costly(tables, [*found, *over_all])]
+    others += new_links(tables, [*found, *over_all, *others])
     return [*without_explained([*found, *others]), *others]
 
 

@@ -36,6 +36,7 @@ MEANINGS = {
     "phases": "histograms of each phase, of the total time and of the service time (`served_us`), by API",
     "listeners": "requests by broker and listener",
     "versions": "requests by API and version",
+    "node_versions": "requests by broker, API and version, if the log says which broker it is of",
     "software": "requests by client library and its version",
     "principals": "requests by principal",
     "clients": "requests by client, library and API",

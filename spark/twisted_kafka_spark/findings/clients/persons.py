@@ -344,6 +344,10 @@ def _is_peak(mine: Any, whole: Any, run: Run, usual: float, factor: float) -> bo
     usual_of_others = median(others)
     rise = float(others[inside].mean()) / usual_of_others if usual_of_others else 1.0
     is_alone = mine[inside].mean() >= limits.RISES_BEYOND * max(rise, 1.0) * max(usual, 1.0)
+    # The median of a whole day says little of a client with few requests, or with the hours of an office.
+    of_others = others.sum() - others[inside].sum()
+    expected = (mine.sum() - mine[inside].sum()) * others[inside].mean() / of_others if of_others else 0.0
+    is_alone &= bool(mine[inside].mean() >= limits.RISES_BEYOND * expected)
     return bool(is_long and is_alone and mine[inside].sum() >= limits.PEAK_SHARE * whole[inside].sum())
 
 

@@ -136,6 +136,7 @@ def _do_others_follow(ratio: float, others: Sequence[float]) -> bool:
 
 
 def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
+    writers = _by_service(grid, grid.rows(api="Produce"))
     for api in dict.fromkeys(name[2] for name in grid.names):
         rows = grid.rows(api=api)
         services = _by_service(grid, rows)
@@ -164,6 +165,8 @@ def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
             if missing < limits.CHANGED_REQUESTS_FLOOR or _do_others_follow(after / before, others):
                 continue
             if _do_others_follow(after / before, [_load_of_others(grid, row, inside)]):
+                continue
+            if _do_others_follow(after / before, [_rise(each, inside) for service, each in writers.items() if service != mine]):
                 continue
             yield _Step(grid.names[row][:2], api, "requests", _span(grid, row, run), before, after, missing)
 

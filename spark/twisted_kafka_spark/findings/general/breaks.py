@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SLOTS = 3
 """Intervals of a block: parts are looked for in blocks, and then made exact."""
+_LONG_SLOTS = 12
+"""Intervals of a block for rare events."""
 _LEAST_BLOCKS, _STANDARD_BLOCKS = 2, 4
 """The blocks of a part in which a mean is unlike itself, and of the rest of the series, at least. A number needs one block, if it
 changes twice as much."""
@@ -35,8 +37,13 @@ _KNOWN_SLOTS = 12
 """Intervals after which something else that a client does is new."""
 _ALIVE = 0.25
 """The share of the intervals in which a process that does less than the others does anything."""
+_OFF_HOURS, _HARDLY = 0.75, 0.1
+"""How many times as long as at the end a subject that has its hours is not there at the beginning, and what part of its usual
+number it does then, at most."""
 _SELDOM = 0.3
 """The share of the intervals in which somebody is there that comes and goes, such as a developer's program."""
+_FOLLOWS = 0.8
+"""How much less a series varies, compared to the load of the others, if it follows that."""
 _LEAST_REQUESTS = 3
 """Requests of a block whose mean says something."""
 
@@ -50,6 +57,8 @@ class Break(NamedTuple):
     after: float
     weight: float
     """How many requests are concerned."""
+    is_relative: bool = False
+    """Whether `before` is what the load of the others lets expect inside."""
 
     @property
     def is_up(self) -> bool:
@@ -64,7 +73,12 @@ class Break(NamedTuple):
 
 def breaks(series: Series) -> list[Break]:
     """Return the part of a series in which it is unlike itself, and another one outside of it."""
-    blocks = _Blocks(series)
+    found = _found_in(_Blocks(series, SLOTS))
+    # Rare events, such as everybody's connections each hour, are in few of the short blocks.
+    return found if found or series.measure.name != "connections" else _found_in(_Blocks(series, _LONG_SLOTS))
+
+
+def _found_in(blocks: _Blocks) -> list[Break]:
     found: list[Break] = []
     for _ in range(2):
         part = blocks.part()
@@ -80,21 +94,32 @@ def breaks(series: Series) -> list[Break]:
 class _Blocks:
     """A series in blocks of intervals, as logarithms or as shares."""
 
-    def __init__(self, series: Series) -> None:
-        self._series = series
-        count = len(series.sums) // SLOTS  # the last block may not be over
-        self._requests = series.requests[: count * SLOTS].reshape(-1, SLOTS).sum(1)
-        self._sums = series.sums[: count * SLOTS].reshape(-1, SLOTS).sum(1)
+    def __init__(self, series: Series, slots: int) -> None:
+        self._series, self._slots = series, slots
+        self._floor = series.measure.floor if series.measure.is_mean else series.measure.floor * SLOTS / slots
+        self._load = np.ones(len(series.sums))
+        count = len(series.sums) // slots  # the last block may not be over
+        self._requests = series.requests[: count * slots].reshape(-1, slots).sum(1)
+        self._sums = series.sums[: count * slots].reshape(-1, slots).sum(1)
         places = np.arange(count)
-        there = places * SLOTS >= series.begins
+        there = places * slots >= series.begins
         self._known = there if not series.measure.is_mean else there & (self._requests >= _LEAST_REQUESTS)
-        self._values = self._of(self._sums, self._requests, SLOTS)
+        self._values = self._of(self._sums, self._requests, self._slots)
+        if series.load is not None:
+            self._follow(series.load)
+
+    def _follow(self, load: Values) -> None:
+        """Compare with the load of the others if the series follows it: the rest varies less, then."""
+        blocks = load[: len(self._sums) * self._slots].reshape(-1, self._slots).mean(1)
+        relative = self._of(self._sums / blocks, self._requests, self._slots)
+        if _spread(relative[self._known]) < _FOLLOWS * _spread(self._values[self._known]):
+            self._values, self._load = relative, load
 
     def _of(self, sums: Values, requests: Values, slots: int) -> Values:
         """Return the values that are compared: shares as they are, everything else as a logarithm that a floor makes steady."""
         measure = self._series.measure
         if not measure.is_mean:
-            return np.log(sums / slots + measure.floor / 2)
+            return np.log(sums / slots + self._floor / 2)
         means = np.divide(sums, requests, out=np.zeros_like(sums), where=requests > 0)
         return means if measure.is_share else np.log(means + measure.floor / 10)
 
@@ -126,26 +151,41 @@ class _Blocks:
     def made_exact(self, part: tuple[int, int]) -> Break | None:
         """Return a part with its begin and end to the interval; None if it does not matter."""
         series, sums = self._series, self._series.sums
-        first, last = part[0] * SLOTS, min((part[1] + 1) * SLOTS, len(sums)) - 1
+        first, last = part[0] * self._slots, min((part[1] + 1) * self._slots, len(sums)) - 1
         within, without = median(self._values[part[0] : part[1] + 1]), self._outside(part)
-        values = self._of(sums, series.requests, 1)
+        values = self._of(sums / self._load, series.requests, 1)
         above = values > (within + without) / 2
-        first, last = _moved(above if within > without else ~above, first, last)
+        if self._slots == SLOTS:
+            first, last = _moved(above if within > without else ~above, first, last)
+        elif within > without:
+            active = np.flatnonzero(sums[first : last + 1])
+            first, last = first + int(active[0]), first + int(active[-1])
         if not series.measure.is_mean and series.measure.name != "connections":
-            if not _is_abrupt(values, (first, last), within - without):
+            if not _is_abrupt(self._of(sums, series.requests, 1), (first, last), within - without):
                 return None
             first, last = widened(values, (first, last), series.begins)
         inside = np.zeros(len(sums), np.bool_)
         inside[first : last + 1] = True
         outside = ~inside
         outside[: series.begins] = False
-        found = Break(first, last, _mean(series, outside), _mean(series, inside), float(series.requests[inside].sum()))
-        return found if _matters(series, found, inside, outside) and not _comes_or_goes(series, found) else None
+        is_relative = series.load is not None and self._load is series.load
+        before = _mean(series, outside) if not is_relative else _expected(series.sums, self._load, inside, outside)
+        found = Break(first, last, before, _mean(series, inside), float(series.requests[inside].sum()), is_relative)
+        return found if _matters(series, found, self._floor, inside, outside) and not _comes_or_goes(series, found) else None
 
     def _outside(self, part: tuple[int, int]) -> float:
         known = self._known.copy()
         known[part[0] : part[1] + 1] = False
         return median(self._values[known])
+
+
+def _spread(values: Values) -> float:
+    return median(np.abs(values - median(values)))
+
+
+def _expected(sums: Values, load: Values, inside: Marks, outside: Marks) -> float:
+    """Return what an interval inside has on average if the series has as much of the load as outside."""
+    return float((sums[outside] / load[outside]).mean() * load[inside].mean()) if outside.any() else 0.0
 
 
 def _moved(beyond: Marks, first: int, last: int) -> tuple[int, int]:
@@ -206,7 +246,7 @@ def _mean(series: Series, where: Marks) -> float:
     return float(series.sums[where].sum() / max(series.requests[where].sum(), 1))
 
 
-def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> bool:
+def _matters(series: Series, found: Break, floor: float, inside: Marks, outside: Marks) -> bool:
     """Return whether a change is large enough, and no chance of few requests."""
     measure, high, low = series.measure, max(found.before, found.after), min(found.before, found.after)
     if measure.is_mean and not measure.is_share and not found.is_up and measure.unit == "ms":
@@ -216,7 +256,7 @@ def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> boo
             return found.is_up and found.after - found.before >= measure.floor and bool(inside.sum() >= _LEAST_IDLE)
         concerned = abs(found.after - found.before) * series.requests[inside].sum()
         return found.is_up and found.after - found.before >= measure.floor and concerned >= limits.FAILURES_FLOOR
-    if high - low < measure.floor or not (measure.up if found.is_up else measure.down):
+    if high - low < floor or not (measure.up if found.is_up else measure.down):
         return False
     if measure.unit == "ms" and not _are_mostly_slow(series, found, inside):
         return False
@@ -227,18 +267,20 @@ def _matters(series: Series, found: Break, inside: Marks, outside: Marks) -> boo
     if found.is_up and _is_seldom_there(series, found, outside):
         return False
     expected, there = series.requests[outside].mean() * inside.sum(), series.requests[inside].sum()
+    if measure.name == "requests":
+        expected = found.before * inside.sum()
     if measure.name not in ("requests", "connections"):
         return bool(max(expected, there) >= limits.CHANGED_REQUESTS_FLOOR / 3)
-    missing, floor = abs(there - expected), limits.CHANGED_REQUESTS_FLOOR
+    missing, least = abs(there - expected), limits.CHANGED_REQUESTS_FLOOR
     return bool(
-        missing >= (floor if measure.name == "requests" else floor / 5)
+        missing >= (least if measure.name == "requests" else least / 5)
         and missing >= _BEYOND_CHANCE * np.sqrt(max(expected, there))
     )
 
 
 def _is_seldom_there(series: Series, found: Break, outside: Marks) -> bool:
     """Return whether a subject that comes and goes does no more in a part than whenever it is there."""
-    active = outside & (series.sums > 0)
+    active = outside & (series.there if series.measure.name == "connections" else series.sums > 0)
     is_seldom = active.sum() < _SELDOM * outside.sum() and len(runs(active)) > 1
     return bool(is_seldom and found.after < limits.UNLIKE_ITSELF * series.sums[active].mean())
 
@@ -270,4 +312,6 @@ def _comes_or_goes(series: Series, found: Break) -> bool:
     if found.is_up:
         is_known = series.api not in _OF_JOBS and series.measure.name in ("requests", "connections") and _was_there(series, found)
         return not before.sum() and not is_known
+    if found.last + SLOTS >= len(series.sums) and series.begins >= _OFF_HOURS * (found.last - found.first):
+        return found.after <= _HARDLY * found.before  # it was off for as long before it came
     return not series.sums[found.first + SLOTS : found.last + 1].sum() and not after.sum()

@@ -26,6 +26,7 @@ class _Control(NamedTuple):
     """Requests of brokers that say the same."""
 
     apis: tuple[str, ...]
+    who: str
     title: str
     advice: str
     impact: str
@@ -34,6 +35,7 @@ class _Control(NamedTuple):
 _CONTROLS = (
     _Control(
         ("AlterPartition", "AlterIsr"),
+        "broker",
         "{who} changed the replicas in sync {count:,} times",
         "Look for a follower of its partitions that is slow now and then: its disk, its network, or its garbage collections. With "
         "fewer replicas than min.insync.replicas, writes fail.",
@@ -41,6 +43,7 @@ _CONTROLS = (
     ),
     _Control(
         ("LeaderAndIsr", "StopReplica", "UpdateMetadata"),
+        "controller",
         "{who} named new leaders to the brokers {rounds} times",
         "Look at the controller's log: it lost its session, or brokers come and go. Each time, clients look for new leaders.",
         "clients looked for leaders again",
@@ -74,11 +77,12 @@ def _finding(grid: Grid, control: _Control, rows: list[int], run: Run, rounds: i
     principals = sorted({str(grid.names[row][1]) for row in rows})
     apis = list(dict.fromkeys(grid.names[row][2] for row in rows))
     span, count = span_of(grid.axis, run), int(sum(whole.values()))
-    who = clients[0] if len(clients) == 1 else f"{len(clients)} brokers"
+    who = f"The {control.who} {clients[0]}" if len(clients) == 1 else f"{len(clients)} {control.who}s"
     return Finding(
         "restless-cluster",
         f"{control.title.format(who=who, count=count, rounds=rounds)}, {text(span.first)} to {text(span.last)}",
         {
+            "sent by": control.who,
             "client_id": the_only(clients),
             "clients": several(clients),
             "principal": the_only(principals),

@@ -25,6 +25,10 @@ OF_EACH_START = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """APIs that each new connection calls."""
 _STEADY, _HOUR_SLOTS = 3, 12
 """The requests that a steady series has in each interval, and the intervals of an hour."""
+_LEAST_PEERS, _SMOOTH_SLOTS, _LEAST_LOAD = 4, 5, 0.2
+"""The services whose load is the time of day, the intervals over which it is an average, and the least that it is taken for."""
+EVERYBODY = "*"
+"""Stands for a service where all clients together are the subject."""
 CONNECTIONS = "connections"
 """Stands for an API where connections are counted."""
 
@@ -99,7 +103,7 @@ _PART = Measure(
     0.1,
 )
 """What one of several processes does, for each request of the others: the time of day is the same for all of them."""
-_MOST_PROCESSES, _OF_PROCESSES = 20, ("Produce", "Fetch")
+MOST_PROCESSES, _OF_PROCESSES = 20, ("Produce", "Fetch")
 _PHASES = tuple(
     Measure(
         f"{name} time",
@@ -181,6 +185,8 @@ class Series:
     requests: Values
     there: Marks
     """The intervals in which the subject was there, with any API."""
+    load: Values | None = None
+    """How many times as much as on average the others of its kind do in each interval, if it may follow them."""
     begins: int = 0
     """The first of them."""
 
@@ -204,7 +210,7 @@ def measures_of(api: str) -> tuple[Measure, ...]:
         case "EndTxn":
             return RATE, _ABORTED, _FAILED, *phases
         case _ if api in OF_EACH_START:
-            return _FAILED, *phases
+            return RATE, _FAILED, *phases
     return RATE, _ANSWER, _FAILED, *phases
 
 
@@ -229,6 +235,38 @@ def every_series(tables: Tables) -> Iterator[Series]:
                 yield Series(subject, api, _IDLE, persons.axis, idle, np.ones(len(idle)), there)
     yield from _connections(tables, subjects)
     yield from _brokers(tables.grids.nodes, persons.axis)
+
+
+def with_loads(every: list[Series]) -> list[Series]:
+    """Give each number of requests or bytes of a service or client the load of the other services with the same."""
+    peers: dict[tuple[str, str], list[Series]] = defaultdict(list)
+    wholes: set[tuple[Any, ...]] = set()
+    for series in every:
+        key = series.key, series.subject.service, series.subject.principal
+        if _may_follow(series) and key not in wholes:  # the service comes before its clients
+            wholes.add(key)
+            peers[series.key].append(series)
+    loads = {key: _load(each) for key, each in peers.items()}
+    for series in every:
+        if _may_follow(series):
+            series.load = loads.get(series.key)
+    return every
+
+
+def _may_follow(series: Series) -> bool:
+    return not series.measure.is_mean and series.api != CONNECTIONS and not series.subject.is_broker
+
+
+def _load(peers: list[Series]) -> Values | None:
+    """Return the median of what services do in each interval, compared to their own average; None of few."""
+    steady = [each for each in peers if np.median(each.sums) > 0]
+    if len(steady) < _LEAST_PEERS:
+        return None
+    around = rolling(np.ones(len(steady[0].sums)), _SMOOTH_SLOTS)
+    shares = [rolling(each.sums, _SMOOTH_SLOTS) / around / each.sums.mean() for each in steady]
+    usual = np.maximum(np.median(np.array(shares), axis=0), _LEAST_LOAD)
+    found: Values = usual / usual.mean()
+    return found
 
 
 def _idle_beyond_chance(requests: Values) -> Values:
@@ -263,7 +301,7 @@ def _parts(persons: Grid, subjects: list[tuple[Subject, tuple[int, ...]]]) -> It
     whole = {
         (subject.service, subject.principal): rows
         for subject, rows in subjects
-        if subject.is_service and len(subject.clients) <= _MOST_PROCESSES
+        if subject.is_service and len(subject.clients) <= MOST_PROCESSES
     }
     for subject, rows in subjects:
         of_service = whole.get((subject.service, subject.principal))
@@ -279,6 +317,10 @@ def _parts(persons: Grid, subjects: list[tuple[Subject, tuple[int, ...]]]) -> It
 
 def _connections(tables: Tables, subjects: list[tuple[Subject, tuple[int, ...]]]) -> Iterator[Series]:
     grid, persons = tables.grids.connections, tables.grids.persons
+    if len(grid.names) > 1:
+        every, there = grid["requests"].sum(0), np.ones(grid.axis.length, np.bool_)
+        clients = tuple(dict.fromkeys(sorted((name[0] for name in grid.names), key=str)))
+        yield Series(Subject(EVERYBODY, None, clients), CONNECTIONS, OPENED, grid.axis, every, every, there)
     rows = {name: row for row, name in enumerate(grid.names)}
     for subject, of_persons in subjects:
         mine = [rows[client, subject.principal] for client in subject.clients if (client, subject.principal) in rows]

@@ -6,17 +6,28 @@ import datetime
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of
+from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import is_about
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
 from twisted_kafka_spark.findings.general.breaks import Break, breaks
-from twisted_kafka_spark.findings.general.series import CONNECTIONS, OF_EACH_START, RATE, Series, every_series
+from twisted_kafka_spark.findings.general.series import (
+    CONNECTIONS,
+    EVERYBODY,
+    MOST_PROCESSES,
+    OF_EACH_START,
+    OPENED,
+    RATE,
+    Series,
+    Subject,
+    every_series,
+    with_loads,
+)
 from twisted_kafka_spark.findings.runs import span_of
 
 if TYPE_CHECKING:
@@ -33,6 +44,8 @@ _ONCE = 1.5
 _FOLLOW, _MANY = 0.5, 0.6
 """The part of a change, as a logarithm, that the median of the others has if it is the time of day; the share of the clients that
 change together if it is the broker."""
+_MANY_MORE = 0.9
+"""The share of the additional connections that the named clients have."""
 _NEW_SLOTS, _LEAST_SLOTS, _COSTLY, _LONG_US = 12, 3, 0.4, 200_000.0
 """The intervals before a client comes and in which it is there, its share of the time that all requests take in the broker, and
 the mean time of its own, if it is costly."""
@@ -67,6 +80,11 @@ class _Change:
         return *self.series.key, self.found.is_up
 
     @property
+    def is_of_starts(self) -> bool:
+        """Whether it is about what each start of a client causes."""
+        return self.series.api in (CONNECTIONS, *OF_EACH_START) and self.series.measure in (RATE, OPENED)
+
+    @property
     def rank(self) -> tuple[float, ...]:
         name = self.series.measure.name
         place = _RANKS.index(name) if name in _RANKS else len(_RANKS)
@@ -78,11 +96,12 @@ def unlike_themselves(tables: Tables, known: Sequence[Finding]) -> Iterator[Find
 
     What one of the `known` findings says is left out.
     """
-    every = list(every_series(tables))
+    every = with_loads(list(every_series(tables)))
     changes = [_Change(series, found) for series in every for found in breaks(series)]
-    changes = _without_daily(changes, every)
-    for together in _of_one_cause(_of_services(changes)):
-        if _is_enough(tables, together) and not any(_is_told(each, together) for each in known):
+    changes = _narrowed(tables, _without_daily(changes, every))
+    for changed in _of_one_cause(_of_services(changes)):
+        together = _without_restarts(tables, changed)
+        if together and not any(_is_told(each, together) for each in known):
             yield _finding(tables, together)
 
 
@@ -97,11 +116,36 @@ def _without_daily(changes: list[_Change], every: list[Series]) -> list[_Change]
         series, found = change.series, change.found
         if series.api == CONNECTIONS and _is_busier(change, every):
             continue
-        if not series.measure.is_mean and series.api != CONNECTIONS:
+        if not series.measure.is_mean and series.api != CONNECTIONS and not found.is_relative:
             writers = peers["Produce", "requests"]
             if any(_is_followed(found, _of_others(each, series)) for each in (peers[series.key], writers)):
                 continue
         kept.append(change)
+    return kept
+
+
+def _narrowed(tables: Tables, changes: list[_Change]) -> list[_Change]:
+    """Return changes in which those of everybody are of the clients that changed, unless one service has most of them."""
+    kept = [each for each in changes if each.series.subject.service != EVERYBODY]
+    grid = tables.grids.connections
+    for change in changes:
+        if change.series.subject.service != EVERYBODY:
+            continue
+        inside = slice(change.found.first, change.found.last + 1)
+        usual = (grid["requests"].sum(1) - grid["requests"][:, inside].sum(1)) / max(
+            grid.axis.length - inside.stop + inside.start, 1
+        )
+        more = np.maximum(grid["requests"][:, inside].sum(1) - usual * (inside.stop - inside.start), 0)
+        of_services: dict[tuple[str, Any], float] = defaultdict(float)
+        for name, count in zip(grid.names, more.tolist(), strict=True):
+            of_services[service_of(name[0]), name[1]] += count
+        order = np.argsort(-more, kind="stable")
+        some = order[: int(np.searchsorted(np.cumsum(more[order]), _MANY_MORE * more.sum())) + 1].tolist()
+        if max(of_services.values()) < _MANY * more.sum():
+            clients = tuple(sorted((grid.names[row][0] for row in some), key=str))
+            principals = {grid.names[row][1] for row in some}
+            subject = Subject(EVERYBODY, the_only(sorted(principals, key=str)), clients)
+            kept.append(_Change(replace(change.series, subject=subject), change.found))
     return kept
 
 
@@ -167,7 +211,7 @@ def _of_services(changes: list[_Change]) -> list[_Change]:
     dropped: set[int] = set()
     for one in whole:
         mine = parts(one)
-        if len(mine) == 1 and len(one.series.subject.clients) > 1:
+        if len(mine) == 1 and 1 < len(one.series.subject.clients) <= MOST_PROCESSES:
             dropped.add(id(one))
         else:
             dropped.update(id(each) for each in mine)
@@ -190,15 +234,16 @@ def _is_one_cause(one: _Change, other: _Change) -> bool:
     return (is_same or one.kind == other.kind) and _is_at_once(one.span, other.span)
 
 
-def _is_enough(tables: Tables, together: list[_Change]) -> bool:
-    """Return whether changes are more than a connection of each client to each broker, or a few, as after a restart."""
+def _without_restarts(tables: Tables, together: list[_Change]) -> list[_Change]:
+    """Return changes without connections of which each client has one to each broker, or a few, as after a restart."""
     main = min(together, key=lambda each: each.rank)
-    if main.series.api != CONNECTIONS:
-        return True
+    if not main.is_of_starts:
+        return together
     alike = [each for each in together if each.kind == main.kind]
     clients = {client for each in alike for client in each.series.subject.clients}
     once = _ONCE * len(clients) * len({name[0] for name in tables.grids.nodes.names})
-    return sum(each.found.weight for each in alike) >= max(limits.CHANGED_REQUESTS_FLOOR, once)
+    is_enough = sum(each.found.weight for each in alike) >= max(limits.CHANGED_REQUESTS_FLOOR, once)
+    return together if is_enough else [each for each in together if not each.is_of_starts]
 
 
 def _words(finding: Finding) -> str:
@@ -221,6 +266,8 @@ def _is_told(finding: Finding, together: list[_Change]) -> bool:
         return False
     if main.series.measure.name == "failed" and not _is_about_errors(finding):
         return False
+    if finding.name == "silent-client" and finding.evidence.get("clients") and main.series.measure is RATE and not main.found.is_up:
+        return True  # it is about several clients, of which it names a few
     words = _words(finding)
     subjects = [each.series.subject for each in together]
     is_same = any(

@@ -1,0 +1,87 @@
+"""Findings about what somebody does for the first time: other topics, processes beside the old, versions of a broker's APIs."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+from tests.spark.access_lines import topic
+from tests.spark.searched import HOURS, findings, steady
+from twisted_kafka_spark.findings.finding import Finding
+
+DAY = range(HOURS * 60)
+INSIDE = range(180, 270)
+TOPICS = ("orders", "mails", "points")
+OTHERS = [
+    text
+    for name in TOPICS
+    for text in steady(DAY, each=1, client_id=f"{name}-0", principal=f"User:{name}", topics=[topic(name, 10)])
+]
+
+
+def reads(minutes: Any, name: str, **changes: Any) -> list[str]:
+    fields = {"client_id": "etl-0", "principal": "User:etl", "topics": [topic(name, 0) | {"bytes": 4000}]} | changes
+    return steady(minutes, "Fetch", each=1, **fields)
+
+
+def of_measure(lines: list[str], measure: str) -> list[Finding]:
+    return [each for each in findings(lines) if each.evidence.get("measure") == measure]
+
+
+def test_a_service_that_reads_what_it_never_read_is_named() -> None:
+    (found,) = of_measure(OTHERS + reads(DAY, "orders") + reads(INSIDE, "mails") + reads(INSIDE, "points"), "topics")
+    assert (found.evidence["client_id"], found.evidence["topics"]) == ("etl-0", "2: mails, points")
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T04:29Z")
+    assert "began to read 2 topics that it had never read" in found.title
+
+
+def test_one_more_topic_from_some_time_on_is_a_deployment() -> None:
+    assert of_measure(OTHERS + reads(DAY, "orders") + reads(range(180, 360), "mails"), "topics") == []
+
+
+def test_a_program_that_often_reads_something_new_does_so_habitually() -> None:
+    lines = OTHERS + reads(DAY, "orders")
+    for number in range(4):
+        begin = 70 + 70 * number
+        lines += [text for name in "ab" for text in reads(range(begin, begin + 30), f"{name}{number}")]
+        lines += [text for name in "ab" for text in steady(range(10), topics=[topic(f"{name}{number}", 1)])]
+    assert of_measure(lines, "topics") == []
+
+
+def writes(minutes: Any, client_id: str, **changes: Any) -> list[str]:
+    return steady(minutes, each=1, **({"client_id": client_id, "principal": "User:cart", "topics": [topic("cart", 5)]} | changes))
+
+
+def test_new_processes_that_write_beside_the_old_are_named() -> None:
+    lines = OTHERS + writes(DAY, "cart-0") + writes(DAY, "cart-1")
+    (found,) = of_measure(lines + writes(INSIDE, "cart-green-0") + writes(INSIDE, "cart-green-1"), "processes")
+    assert (found.evidence["clients"], found.evidence["clients before"]) == ("2: cart-green-0, cart-green-1", "2: cart-0, cart-1")
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T04:29Z")
+
+
+def test_new_processes_that_replace_the_old_or_belong_to_nobody_are_not() -> None:
+    replaced = writes(range(180), "cart-0") + writes(range(180, 360), "cart-green-0")
+    nobodys = writes(DAY, "cart-0", principal="User:ANONYMOUS") + writes(INSIDE, "test", principal="User:ANONYMOUS")
+    assert of_measure(OTHERS + replaced, "processes") == []
+    assert of_measure(OTHERS + nobodys, "processes") == []
+
+
+def asks(minutes: Any, node: int, version: int) -> list[str]:
+    return [text for api in ("Fetch", "Metadata") for text in steady(minutes, api, each=1, node=node, version=version)]
+
+
+def test_an_upgrade_that_stops_halfway_is_named() -> None:
+    old = [text for node in (1, 3) for text in asks(DAY, node, 11)]
+    (found,) = of_measure(old + asks(range(180), 2, 11) + asks(range(180, 360), 2, 12), "versions")
+    assert (found.evidence["node"], found.evidence["versions"]) == (2, "Fetch v12, Metadata v12")
+    assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T05:59Z")
+
+
+def test_an_upgrade_of_all_brokers_or_of_one_client_is_not() -> None:
+    every = [text for node in (1, 2, 3) for text in asks(range(100 + 20 * node), node, 11)]
+    every += [text for node in (1, 2, 3) for text in asks(range(100 + 20 * node, 360), node, 12)]
+    assert of_measure(every, "versions") == []
+    old = [text for node in (1, 2, 3) for text in asks(DAY, node, 11) + asks(DAY, node, 11) + asks(DAY, node, 11)]
+    assert of_measure(old + asks(range(180, 360, 4), 2, 12), "versions") == []
