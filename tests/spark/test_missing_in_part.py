@@ -119,3 +119,12 @@ def test_half_of_the_partitions_that_are_not_written_are_named_to_the_minute_or_
     found = named(lines, "unwritten-partition")
     assert found.evidence["partitions"] == "2: 2, 3"
     assert (found.first, found.last) == ("2026-11-21T01:30Z", "2026-11-21T03:29Z")
+
+
+def test_a_rhythm_of_one_program_is_missed_and_one_of_a_fleet_is_chance() -> None:
+    job = list(range(5, 200, 15))
+    missed = [each for each in findings(OTHERS + steady(job, client_id="job-1")) if each.evidence.get("client_id") == "job-1"]
+    assert [each.name for each in missed] == ["silent-client"]
+    fleet = [text for number in range(2, 25) for text in steady(range(number * 7, 360, 90), client_id=f"job-{number}")]
+    found = findings(OTHERS + steady(job, client_id="job-1") + fleet)
+    assert not [each for each in found if each.evidence.get("client_id") == "job-1"]

@@ -146,3 +146,31 @@ def test_who_guesses_passwords_with_many_names_is_one_finding() -> None:
         lines += steady([60 + n // 2], "SaslHandshake", each=1, **guess)
         lines += steady([60 + n // 2], "SaslAuthenticate", each=1, error="SASL_AUTHENTICATION_FAILED", **guess)
     assert names(lines) == ["failed-logins"]
+
+
+def test_a_topic_that_is_deleted_again_and_again_is_one_finding() -> None:
+    person: dict[str, Any] = {"client_id": "adminclient-1", "principal": "User:lena", "connection": "h:9092-10.1.1.9:40000-0"}
+    deleted = [text for at in (50, 95, 140) for text in service("old", [at], **person, api="DeleteTopics")]
+    found = named(CALM + deleted, "cluster-change")
+    assert (found.first, found.last) == ("2026-11-21T00:50Z", "2026-11-21T02:20Z")
+
+
+def test_delegation_tokens_without_end_are_a_finding_and_a_few_or_those_of_each_day_are_none() -> None:
+    def creates(minutes: Any) -> list[str]:
+        return service("spark", minutes, api="CreateDelegationToken", topics=[])
+
+    found = named(CALM + creates(range(80, 180, 3)), "cluster-change")
+    assert (found.evidence["principal"], found.evidence["apis"]) == ("User:spark", "CreateDelegationToken")
+    assert (found.first, found.last) == ("2026-11-21T01:20Z", "2026-11-21T02:59Z")
+    assert names(CALM + creates(range(80, 180, 30))) == []
+    assert "cluster-change" not in names(CALM + creates(range(0, 180, 3)))
+
+
+def test_a_report_that_comes_and_reads_one_topic_is_none() -> None:
+    def reads(*names: str) -> list[str]:
+        fetched = [[topic(each, 0) | {"bytes": 3_000_000}] for each in names]
+        return [text for each in fetched for text in service("weekly", range(90, 120), api="Fetch", each=4, topics=each)]
+
+    readers = [text for name in SERVICES for text in service(name, DAY, api="Fetch", each=2)]
+    assert "bulk-read" not in names(CALM + readers + reads("cart.events"))
+    assert "bulk-read" in names(CALM + readers + reads("cart.events", "stock.events", "mailer.events"))

@@ -91,6 +91,14 @@ def test_the_time_of_a_container_runtime_has_a_zone() -> None:
     assert read(f"2026-11-21T08:00:00.123456789Z stdout F {PLAIN}", utc_offset_s=7200) == (["2026-11-21T08:00:00.123Z"], {})
 
 
+def test_a_request_without_its_broker_or_key_is_read() -> None:
+    start, stop = PLAIN.index('"request":') + len('"request":'), PLAIN.index(',"response":')
+    for name in ("BROKER_REGISTRATION", "FIND_COORDINATOR"):
+        line = (PLAIN[:start] + "{}" + PLAIN[stop:]).replace('"requestApiKeyName":"PRODUCE"', f'"requestApiKeyName":"{name}"')
+        assert name in line
+        assert read(line) == (["2026-11-21T10:00:00.000Z"], {})
+
+
 ECS = {"@timestamp": "2026-11-21T10:00:00.250+0200", "log.level": "DEBUG", "message": MESSAGE, "log.logger": "kafka.request.logger"}
 LAYOUTS: dict[str, Any] = {
     "ECS": ECS,

@@ -330,3 +330,12 @@ def test_connections_that_come_now_and_then_for_hours_are_named() -> None:
     (found,) = unlike(lines)
     assert (found.evidence["measure"], found.evidence["clients"]) == ("connections", "8: tracker-0, tracker-1, tracker-2")
     assert (found.first, found.last) == ("2026-11-21T02:00Z", "2026-11-21T04:44Z")
+
+
+def test_a_reader_that_commits_nothing_more_until_the_end_is_named() -> None:
+    commits = steady(range(90), "OffsetCommit", client_id="reader-0", group_id="lake", topics=[topic("orders", 0)])
+    found = [each for each in findings(CALM + fetches(DAY, 4000) + commits) if each.evidence.get("client_id") == "reader-0"]
+    assert [each.name in ("unlike-itself", "stalled-consumer") for each in found] == [True]
+    assert (found[0].evidence["group_id"], found[0].first) == ("lake", "2026-11-21T01:30Z")
+    over = steady(range(90), "Fetch", client_id="job-0", group_id="jobs")
+    assert unlike(CALM + over) == []

@@ -108,10 +108,11 @@ class Grid:
         numbers: dict[Name, int] = {}
         row = np.array([numbers.setdefault(tuple(name[at] for at in places), len(numbers)) for name in self.names], np.int64)
         summed = Grid(keys, list(numbers), self.axis)
+        order = np.argsort(row, kind="stable")
+        starts = np.searchsorted(row[order], np.arange(len(numbers)))
         for measure, matrix in self.values.items():
             if _ADDED[measure] == "sum":
-                summed.values[measure] = np.zeros((len(numbers), self.axis.length))
-                np.add.at(summed.values[measure], row, matrix)
+                summed.values[measure] = np.add.reduceat(matrix[order], starts, axis=0) if len(starts) else matrix
         return summed
 
 

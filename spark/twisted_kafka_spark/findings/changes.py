@@ -18,6 +18,8 @@ from twisted_kafka_spark.records.kafka_names import ADMINISTRATION
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
+_AGAIN = 4
+"""How many times as long as between two changes there is between the same change and the next: it did not help."""
 _HARMLESS = ("CreateTopics", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken")
 """Changes that take nothing from anybody. They are no findings, but are in the report's table."""
 _HOUR_US = 3_600_000_000
@@ -42,6 +44,21 @@ def cluster_changes(tables: Tables) -> Iterator[Finding]:
             if not _is_followed_up(tables, session) and not _is_provisioning(tables, session):
                 yield _changed(principal, session)
     yield from _fights([row for rows in by_principal.values() for row in rows])
+    yield from _tokens_without_end(tables)
+
+
+def _tokens_without_end(tables: Tables) -> Iterator[Finding]:
+    """Find principals that begin to create delegation tokens again and again, as if they could not renew one."""
+    begin = min((row["first_us"] for row in tables["principal_ends"] if row["first_us"]), default=0)
+    by_principal: dict[Any, list[Row]] = defaultdict(list)
+    for row in tables["change"]:
+        if row["api"] == "CreateDelegationToken" and row["first_us"] and row["error"] is None:
+            by_principal[row["principal"]].append(row)
+    for principal, rows in sorted(by_principal.items(), key=str):
+        rows.sort(key=lambda row: row["first_us"])
+        is_new = rows[0]["first_us"] >= begin + limits.ACCOUNT_KNOWN_US
+        if is_new and sum(row["requests"] for row in rows) >= limits.MANY_NAMES:
+            yield _changed(principal, rows)
 
 
 def _is_followed_up(tables: Tables, session: list[Row]) -> bool:
@@ -102,7 +119,9 @@ def _fights(rows: list[Row]) -> Iterator[Finding]:
 def _sessions(rows: Iterable[Row]) -> Iterator[list[Row]]:
     session: list[Row] = []
     for row in rows:
-        if session and row["first_us"] - max(each["last_us"] for each in session) > limits.SESSION_US:
+        again = any((each["api"], each["note"]) == (row["api"], row["note"]) for each in session)
+        longest_us = limits.SESSION_US * (_AGAIN if again else 1)
+        if session and row["first_us"] - max(each["last_us"] for each in session) > longest_us:
             yield session
             session = []
         session.append(row)

@@ -60,8 +60,8 @@ def _resources(api: str, request: dict[str, Any]) -> Iterator[Resource]:
         yield from _known(_CONFIG_TYPES, request.get("resources"), "resourceType", "resourceName")
     elif api == "FindCoordinator":
         kind = _COORDINATOR_TYPES.get(request.get("keyType", 0), "any")
-        keys = request.get("coordinatorKeys") or [request["key"]]
-        yield from ((kind, key) for key in keys)
+        keys = request.get("coordinatorKeys") or [request.get("key")]
+        yield from ((kind, key) for key in keys if key is not None)
     elif api in ("DescribeGroups", "DeleteGroups", "ConsumerGroupDescribe"):
         yield from (("group", each) for name in _ADMINISTERED for each in request.get(name) or ())
     elif api == "OffsetFetch" and len(request.get("groups") or ()) > 1:
@@ -84,7 +84,7 @@ def _resources(api: str, request: dict[str, Any]) -> Iterator[Resource]:
         yield from (("transactional-id", each) for each in request.get("transactionalIds") or ())
     elif api == "UpdateFeatures":
         yield from (("feature", each.get("feature")) for each in request.get("featureUpdates") or ())
-    elif api in ("ControlledShutdown", "BrokerHeartbeat", "BrokerRegistration", "UnregisterBroker"):
+    elif api in ("ControlledShutdown", "BrokerHeartbeat", "BrokerRegistration", "UnregisterBroker") and "brokerId" in request:
         yield "broker", str(request["brokerId"])
 
 

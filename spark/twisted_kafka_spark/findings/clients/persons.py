@@ -286,11 +286,13 @@ def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
         whole = grid["bytes"][rows].sum(0) if rows else np.zeros(grid.axis.length)
         for row in rows:
             mine = grid["bytes"][row]
-            peaks = _peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.BULK_FACTOR) or _newcomers_peaks(
-                mine, whole, limits.BULK_FLOOR_BYTES, limits.NEWCOMERS_BULK
-            )
+            client_id, principal, _ = grid.names[row]
+            peaks = _peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.BULK_FACTOR)
+            if not peaks:
+                peaks = _newcomers_peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.NEWCOMERS_BULK)
+                if peaks and moved.api == "Fetch" and len(topics_of(tables, (client_id, principal), moved.api)) == 1:
+                    continue  # a report, or a backup: it comes each week, reads one topic and goes
             for run in peaks:
-                client_id, principal, _ = grid.names[row]
                 span = span_of_client(grid, row, run)
                 inside = mine[run[0] : run[1] + 1]
                 if any(is_about(each, (client_id, principal), span) and moved.api in each.explains for each in known):

@@ -314,4 +314,6 @@ def _comes_or_goes(series: Series, found: Break) -> bool:
         return not before.sum() and not is_known
     if found.last + SLOTS >= len(series.sums) and series.begins >= _OFF_HOURS * (found.last - found.first):
         return found.after <= _HARDLY * found.before  # it was off for as long before it came
+    if series.api == "OffsetCommit" and series.there[found.first : found.last + 1].mean() > 0.5:
+        return False  # a reader goes on without a commit
     return not series.sums[found.first + SLOTS : found.last + 1].sum() and not after.sum()
