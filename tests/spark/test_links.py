@@ -79,6 +79,14 @@ def test_an_upgrade_that_stops_halfway_is_named() -> None:
     assert (found.first, found.last) == ("2026-11-21T03:00Z", "2026-11-21T05:59Z")
 
 
+def test_brokers_that_are_upgraded_one_after_the_other_are_one_finding() -> None:
+    old = [text for node in (1, 2) for text in asks(DAY, node, 11)]
+    new = [text for node, at in ((3, 200), (4, 180)) for text in asks(range(at), node, 11) + asks(range(at, 360), node, 12)]
+    (found,) = of_measure(old + new, "versions")
+    assert (found.evidence["brokers"], found.first) == ("3, 4", "2026-11-21T03:00Z")
+    assert "2 of 4 brokers, first broker 4, are asked with other API versions" in found.title
+
+
 def test_an_upgrade_of_all_brokers_or_of_one_client_is_not() -> None:
     every = [text for node in (1, 2, 3) for text in asks(range(100 + 20 * node), node, 11)]
     every += [text for node in (1, 2, 3) for text in asks(range(100 + 20 * node, 360), node, 12)]

@@ -102,17 +102,17 @@ class Grid:
         wanted = [(self.keys.index(key), value) for key, value in keys.items()]
         return [row for row, name in enumerate(self.names) if all(name[at] == value for at, value in wanted)]
 
-    def by(self, *keys: str) -> Grid:
-        """Return the sums over the other keys; minima and maxima are left out."""
+    def by(self, *keys: str, measures: Sequence[str] = ("requests",)) -> Grid:
+        """Return the sums of some measures over the other keys."""
         places = [self.keys.index(key) for key in keys]
         numbers: dict[Name, int] = {}
         row = np.array([numbers.setdefault(tuple(name[at] for at in places), len(numbers)) for name in self.names], np.int64)
         summed = Grid(keys, list(numbers), self.axis)
         order = np.argsort(row, kind="stable")
         starts = np.searchsorted(row[order], np.arange(len(numbers)))
-        for measure, matrix in self.values.items():
-            if _ADDED[measure] == "sum":
-                summed.values[measure] = np.add.reduceat(matrix[order], starts, axis=0) if len(starts) else matrix
+        for measure in measures:
+            matrix = self.values[measure]
+            summed.values[measure] = np.add.reduceat(matrix[order], starts, axis=0) if len(starts) else matrix
         return summed
 
 

@@ -371,11 +371,11 @@ def _slow_clients(grid: Grid, phase: str) -> Iterator[_Slowness]:
     least = 1 if phase == "send_us" else _CLIENT_SLOTS
     for row, name in enumerate(clients.names):
         active = requests[row] > 0
-        fleet = median(np.delete(usual, row)) if len(usual) > 1 else 0.0
         limit = max(limits.SLOW_FLOOR_US, limits.SLOW_FACTOR * usual[row], unusual_above(means[row][active], limits.MAD_FACTOR))
         slow = active & (means[row] > limit)
         slow |= _lasting(active, means[row], float(usual[row])) if phase != "send_us" else False
         if phase == "send_us" and (slow.sum() * 3 > active.sum() or usual[row] >= limits.SLOW_FLOOR_US):
+            fleet = median(np.delete(usual, row)) if len(usual) > 1 else 0.0
             limit = max(_ALONE_US, _ALONE * fleet)
             slow = active & (means[row] > limit)
         for first, last in runs(slow, gap=1):
@@ -404,8 +404,8 @@ def _by_client(grid: Grid, phase: str) -> Grid:
     if phase == "remote_us":
         rows = grid.rows(api="Produce")
         names = [grid.names[row] for row in rows]
-        grid = type(grid)(grid.keys, names, grid.axis, {measure: each[rows] for measure, each in grid.values.items()})
-    return grid.by("client_id", "principal")
+        grid = type(grid)(grid.keys, names, grid.axis, {measure: grid[measure][rows] for measure in ("requests", phase)})
+    return grid.by("client_id", "principal", measures=("requests", phase))
 
 
 def _trimmed(grid: Grid, name: tuple[Any, ...], run: tuple[int, int], values: tuple[float, ...]) -> Span:

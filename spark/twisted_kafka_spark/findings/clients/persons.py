@@ -199,6 +199,7 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
         peaks = _peaks(counts, whole, limits.CLIENT_PEAK_FLOOR, limits.CLIENT_PEAK_FACTOR)
         if not peaks and api not in _OF_EACH_START:
             peaks = _newcomers_peaks(counts, whole, limits.NEWCOMERS_FLOOR, limits.NEWCOMERS_BEYOND)
+            peaks = [] if peaks and _is_report(tables, (client_id, principal), api) else peaks
         for run in peaks:
             span = span_of_client(grid, row, run)
             who = client_id, principal
@@ -290,8 +291,7 @@ def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
             peaks = _peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.BULK_FACTOR)
             if not peaks:
                 peaks = _newcomers_peaks(mine, whole, limits.BULK_FLOOR_BYTES, limits.NEWCOMERS_BULK)
-                if peaks and moved.api == "Fetch" and len(topics_of(tables, (client_id, principal), moved.api)) == 1:
-                    continue  # a report, or a backup: it comes each week, reads one topic and goes
+                peaks = [] if peaks and _is_report(tables, (client_id, principal), moved.api) else peaks
             for run in peaks:
                 span = span_of_client(grid, row, run)
                 inside = mine[run[0] : run[1] + 1]
@@ -319,6 +319,11 @@ def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
                     {moved.api},
                     impact=f"{inside.sum() / 1e6:,.0f} MB",
                 )
+
+
+def _is_report(tables: Tables, who: Who, api: str) -> bool:
+    """Return whether a client without a past reads one topic only, as a weekly report or a backup does."""
+    return api == "Fetch" and len(topics_of(tables, who, api)) == 1
 
 
 def topics_of(tables: Tables, who: Who, api: str) -> list[str]:

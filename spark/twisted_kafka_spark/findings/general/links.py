@@ -264,7 +264,8 @@ def _is_instead(before: list[_Link], link: _Link, end_us: int) -> bool:
 def _finding_of_versions(some: list[_New], nodes: list[int], count: int) -> Finding:
     first, last = from_us(min(each.first_us for each in some)), from_us(max(each.last_us for each in some))
     versions = sorted({each.what for new in some for each in new.links})
-    whom = f"Broker {nodes[0]} is" if len(nodes) == 1 else f"{len(nodes)} of {count} brokers are"
+    begin = min(some, key=lambda each: each.first_us).subject
+    whom = f"Broker {nodes[0]} is" if len(nodes) == 1 else f"{len(nodes)} of {count} brokers, first broker {begin}, are"
     listed = ", ".join(map(str, nodes[:12])) + (" ..." if nodes[12:] else "")
     requests = sum(each.requests for each in some)
     return Finding(
