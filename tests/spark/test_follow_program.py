@@ -65,7 +65,7 @@ def written(out: Path) -> dict[int, dict[str, int]]:
     """Return the number of requests by minute and API, over all batches that are complete."""
     found: dict[int, dict[str, int]] = defaultdict(Counter)
     for folder in written_batches(out):
-        for path in folder.glob("*.parquet"):
+        for path in folder.rglob("*.parquet"):  # a folder for each date and hour
             for row in parquet.ParquetFile(path).read(["kind", "at", "api", "requests"]).to_pylist():
                 if row["kind"] == "traffic":
                     found[row["at"].minute][row["api"]] += row["requests"]
