@@ -1,6 +1,7 @@
 """`follow` as a user runs it, interrupted, killed and restarted: each line counts exactly once."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -113,7 +114,8 @@ def test_files_with_restarts_and_kills(tmp_path: Path) -> None:
     append(log / ".node-1-000002.jsonl", minutes(22, 30))
     told = follow(str(log), "--out", str(out), "--once")
     assert written(out) == expected(30)
-    assert "* error-burst: Produce failed with NOT_LEADER_OR_FOLLOWER" in told + (tmp_path / "killed.out").read_text()
+    burst = r"\* error-burst \(\w+, \w+\): Produce failed with NOT_LEADER_OR_FOLLOWER"
+    assert re.search(burst, told + (tmp_path / "killed.out").read_text())
 
 
 def test_a_topic_with_a_restart_and_findings_to_a_topic(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_a_topic_with_a_restart_and_findings_to_a_topic(tmp_path: Path) -> None:
         assert "error-burst" not in follow(*following)
         assert written(out) == expected(12)
         produce(minutes(12, 30))
-        assert "* error-burst: " in follow(*following)
+        assert "* error-burst (" in follow(*following)
         assert written(out) == expected(30)
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": broker.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
