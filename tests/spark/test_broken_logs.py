@@ -1,6 +1,7 @@
 """Logs that are damaged, closed to us, or change while they are read: what is wrong is counted and told, the rest reported."""
 
 import gzip
+import io
 import json
 import os
 from pathlib import Path
@@ -29,6 +30,13 @@ from twisted_kafka_spark.report.terminal import as_text
 
 def lines(first: int, count: int = 10) -> str:
     return "".join(line("Fetch", at % 60, sequence=at, topics=[topic("orders", at)]) for at in range(first, first + count))
+
+
+def test_a_line_without_end_in_a_compressed_file_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "BLOCK_BYTES", 4)
+    monkeypatch.setattr(pieces, "LONGEST_LINE_BYTES", 10)
+    found = b"".join(pieces.whole_lines(io.BytesIO(b"x" * 1000 + b"\n{}\n"), "gz")).splitlines()
+    assert found == [b"x" * 10, b"{}"]
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 2 << 20
 """Bytes of lines that are parsed at a time; they fit into the CPU's cache."""
+LONGEST_LINE_BYTES = 16 << 20
+"""The rest of a longer line in a compressed file is left out: a file of a megabyte may hold a line of a gigabyte."""
 PARQUET, ZSTD = ".parquet", ".zst"
 PACKED = (".gz", ".bz2", ZSTD)
 PACKED_TIMES = 12
@@ -272,7 +274,7 @@ def whole_lines(stream: Any, form: str) -> Iterator[bytes]:
                 yield rest + data[:cut]
                 rest = data[cut:]
             else:
-                rest += data
+                rest += data[: max(0, LONGEST_LINE_BYTES - len(rest))]
     except (OSError, EOFError) as error:
         rest += b"\n" if rest else b""
         rest += f"{form}: {error}".replace("\n", " ").encode()
