@@ -75,7 +75,7 @@ def no_thread_is_left() -> Iterator[None]:
 def what_was_abandoned_is_closed() -> Iterator[None]:
     """On PyPy, collect what tests of crashes leave open: it does so after a while only, and descriptors run out before."""
     yield
-    if IS_PYPY and len(os.listdir("/proc/self/fd")) > _MANY_DESCRIPTORS:
+    if len(os.listdir("/proc/self/fd")) > _MANY_DESCRIPTORS:
         gc.collect()
 
 

@@ -1,1 +1,1 @@
-"""Incidents and habits of a fifth author, who has read nothing of the detectors."""
+"""Incidents and habits of a fifth author. The author had read no detector."""

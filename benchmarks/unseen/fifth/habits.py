@@ -119,7 +119,7 @@ def operator_compares(plan: Plan) -> None:
 
 
 def small_batches(plan: Plan) -> None:
-    """Every ten minutes a job looks up the ends of a topic, reads what has come since, and sleeps; it has no group."""
+    """Every ten minutes a job looks up the ends of a topic, reads the new records, and sleeps; it has no group."""
     topic, draw = plan.draw.choice(sorted(plan.day.topics)), plan.draw
     job = Client("spark-kafka-source-driver-0", "User:lakehouse", "10.46.0.5", JAVA, "3.4.1")
 

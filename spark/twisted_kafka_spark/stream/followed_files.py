@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from twisted_kafka_spark.records.read import KAFKA_LOG, ROLLUP_FOLDER
+from twisted_kafka_spark.records.read import KAFKA_LOG, LINE_SUFFIX, ROLLUP_FOLDER
 
 _SUFFIXES = (".jsonl", ".jsonl.zst", ".jsonl.gz", ".parquet")
-_PLAIN = ".jsonl"
 _CHUNK_BYTES = 2 << 20
 _GONE = 10
 """A file that is missing in this many consecutive scans is forgotten: a scan may miss a file that is being renamed."""
@@ -48,7 +47,7 @@ class Followed(NamedTuple):
 
 def is_plain(path: Path) -> bool:
     """Return whether the bytes of a file are lines."""
-    return path.name.endswith(_PLAIN) or KAFKA_LOG.search(path.name) is not None
+    return path.name.endswith(LINE_SUFFIX) or KAFKA_LOG.search(path.name) is not None
 
 
 def stem(directory: Path, path: Path) -> str:
@@ -57,7 +56,7 @@ def stem(directory: Path, path: Path) -> str:
     if KAFKA_LOG.search(path.name):
         return str(folder / f"inode={path.stat().st_ino}")
     name = path.name.lstrip(".")
-    for suffix in (".zst", ".gz", ".parquet", _PLAIN):
+    for suffix in (".zst", ".gz", ".parquet", LINE_SUFFIX):
         name = name.removesuffix(suffix)
     return str(folder / name)
 
@@ -65,9 +64,9 @@ def stem(directory: Path, path: Path) -> str:
 def files(directory: Path) -> dict[str, Path]:
     """Return the files to follow by stem, including open ones; if there are two forms of a file, the original lines are used."""
     found: dict[str, Path] = {}
-    for path in sorted(directory.rglob("*"), key=lambda path: (not path.name.endswith(_PLAIN), str(path))):
+    for path in sorted(directory.rglob("*"), key=lambda path: (not path.name.endswith(LINE_SUFFIX), str(path))):
         name = path.name.lstrip(".")
-        is_unfinished = path.name.startswith(".") and not name.endswith(_PLAIN)
+        is_unfinished = path.name.startswith(".") and not name.endswith(LINE_SUFFIX)
         if name.startswith("_") or is_unfinished or not (name.endswith(_SUFFIXES) or KAFKA_LOG.search(name)):
             continue
         inner = path.relative_to(directory)
