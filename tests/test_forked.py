@@ -61,6 +61,22 @@ def broken():
 
 def test_teardown_fails(session, broken): ...
 """
+_WAITS = """
+import os, pathlib, signal, time
+
+def test_waits(session):
+    pathlib.Path("waits").touch()
+    time.sleep(60)
+"""
+_INTERRUPTS = """
+import os, pathlib, signal, time
+
+def test_interrupts(session):
+    while not pathlib.Path("waits").exists():
+        time.sleep(0.01)
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -89,3 +105,13 @@ def test_each_result_is_reported_as_by_one_process(tests: pytest.Pytester) -> No
     again = tests.runpytest_subprocess("-p", "no:twisted_kafka", "--last-failed", "-x")
     assert again.ret == pytest.ExitCode.TESTS_FAILED
     assert "stopping after 1 failures" in again.stdout.str()
+
+
+def test_an_interrupted_run_ends_its_fixtures(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(_CONFTEST)
+    # A worker takes its next module before it runs the last test of another.
+    pytester.makepyfile(test_1=_WAITS, test_2="def test_passes(): ...", test_3=_INTERRUPTS)
+    pytester.syspathinsert(Path(__file__).parents[1])
+    result = pytester.runpytest_subprocess("-p", "no:twisted_kafka", "-p", "no:twisted", timeout=50)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert len((pytester.path / "ended").read_text().splitlines()) == 2

@@ -12,6 +12,7 @@ import selectors
 import signal
 import struct
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ _NUMBER = struct.Struct("!i")
 _READ_BYTES = 1 << 20
 _OF_THE_PARENT = ("terminalreporter", "terminalprogress", "lfplugin", "nfplugin", "stepwiseplugin")
 """Plug-ins that report or store results."""
+_END_S = 20.0
+"""How long interrupted workers may take to end their fixtures, and with them the programs that these have started."""
 _SENT_OF_A_SUCCESS = ("duration", "start", "stop", "cost_s")
 
 
@@ -80,10 +83,21 @@ class Forks:
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
         finally:
-            for worker in self._workers:
-                os.kill(worker.process_id, signal.SIGKILL)
-                os.waitpid(worker.process_id, 0)
+            self._stop()
         return True
+
+    def _stop(self) -> None:
+        """Interrupt the workers that are left, and kill those that do not end."""
+        for worker in self._workers:
+            os.kill(worker.process_id, signal.SIGINT)
+        end = time.monotonic() + _END_S
+        while self._workers and (ready := self._selector.select(max(0.0, end - time.monotonic()))):
+            for key, _ in ready:
+                if key.data.read() is None:
+                    self._end(key.data)
+        for worker in list(self._workers):
+            os.kill(worker.process_id, signal.SIGKILL)
+            self._end(worker)
 
     def _divide(self) -> None:
         """Put the numbers of all parts into a pipe, from which each worker reads its next one. A thousand take 4 KB of it."""
@@ -102,10 +116,12 @@ class Forks:
         process_id = os.fork()
         if process_id == 0:
             try:
+                os.setpgid(0, 0)  # a keyboard's interrupt reaches the parent, which passes it on once
                 _become_worker(self._config, directory / f"worker-{os.getpid()}")
                 self._work(number, rest, _Sender(self._config, writing))
             except BaseException:  # noqa: BLE001 the parent raises it
                 _send(writing, "error", traceback.format_exc())
+                self._items[0].session._setupstate.teardown_exact(None)
             finally:
                 atexit._run_exitfuncs()
                 os._exit(0)
