@@ -1,15 +1,21 @@
 """The same seed gives the same run, byte for byte, and aiokafka works unchanged."""
 
+import _thread
 import asyncio
 import datetime as datetime_module
+import multiprocessing
 import os
 import random
+import secrets
+import shutil
 import socket
+import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time as wall_time
@@ -79,8 +85,29 @@ def test_what_leaves_the_world_is_named() -> None:
     async def program() -> None:
         subprocess.run(["true"], check=True)
 
+    async def process_id() -> None:
+        os.fork()
+
+    async def shell() -> None:
+        os.system("true")
+
+    async def worker() -> None:
+        multiprocessing.get_context("spawn").Process(target=print).start()
+
+    async def bare_thread() -> None:
+        _thread.start_new_thread(print, ())
+
+    async def attempt() -> None:
+        socket.socket().connect_ex(("127.0.0.1", 9))
+
+    async def datagram() -> None:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"", ("127.0.0.1", 9))
+
+    threads, sockets, programs = "threads of the system", "sockets", "programs of the system"
+    escapes = [(thread, threads), (bare_thread, threads), (connect, sockets), (attempt, sockets), (datagram, sockets)]
+    escapes += [(program, programs), (process_id, programs), (shell, programs), (worker, programs)]
     with World() as world:
-        for escape, what in ((thread, "threads of the system"), (connect, "sockets"), (program, "programs of the system")):
+        for escape, what in escapes:
             world.process(escape)
             with pytest.raises(ProgramError, match=what) as raised:
                 world.drive(world.run(1))
@@ -94,7 +121,14 @@ def test_time_chance_and_names_are_the_worlds() -> None:
         async def look() -> None:
             began = time.monotonic()
             time.sleep(2.5)
-            found.extend([time.monotonic() - began, uuid.uuid4(), random.random(), socket.gethostname()])
+            found.extend([time.monotonic() - began, socket.gethostname(), socket.getfqdn(), socket.gethostbyname("kafka-1")])
+            found.extend(
+                [time.strftime("%d.%m.%Y"), time.ctime()[-4:], time.localtime().tm_year, time.clock_gettime(time.CLOCK_REALTIME)]
+            )
+            found.extend([os.getpid(), time.process_time()])
+            found.extend([uuid.uuid4(), uuid.uuid1(), random.random(), random.Random().random(), secrets.token_hex()])
+            random.seed()
+            found.extend([random.random(), tempfile.mktemp()])
 
         with World(seed) as world:
             world.process(look, name="looker")
@@ -102,8 +136,10 @@ def test_time_chance_and_names_are_the_worlds() -> None:
         return found
 
     first = seen(1)
-    assert first == seen(1) != seen(2)
-    assert (first[0], first[3]) == (2.5, "looker")
+    assert first == seen(1)
+    assert first[:4] == [2.5, "looker", "looker", "10.0.0.1"]
+    assert first[4:8] == ["15.06.2025", "2025", 2025, 1_750_000_000 + 2.5 + first[7] % 0.5]  # type: ignore[operator]
+    assert not set(first[10:]) & set(seen(2))
 
 
 def test_names_that_a_module_has_bound_are_the_worlds() -> None:
@@ -122,6 +158,36 @@ def test_names_that_a_module_has_bound_are_the_worlds() -> None:
     assert program.result == [now.timestamp(), now, now, True]
     assert datetime_module.datetime is datetime
     assert wall_time() > now.timestamp()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda own, other: (own / "file").rename(other / "file"),
+        lambda own, other: os.link(own / "file", other / "file"),
+        lambda own, other: (other / "link").symlink_to(own),
+        lambda own, other: (other / "there").chmod(0o600),
+        lambda own, other: shutil.rmtree(other),
+        lambda own, other: sqlite3.connect(other / "file"),
+        lambda own, other: ((own / "outside").symlink_to(other), (own / "outside" / "file").touch()),
+    ],
+)
+def test_a_program_changes_nothing_elsewhere(act: Callable[[Path, Path], object], tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+
+    async def escape() -> None:
+        own = program.directory
+        (own / "file").touch()
+        (own / "folder").mkdir()
+        sqlite3.connect(own / "folder" / "database").close()
+        shutil.rmtree(own / "folder")
+        act(own, tmp_path)
+
+    with World() as world:
+        program = world.process(escape)
+        with pytest.raises(ProgramError, match=f"{tmp_path}.*: its files are below program.directory"):
+            world.drive(world.run(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 def test_a_program_writes_files_in_its_directory_only(tmp_path: Path) -> None:

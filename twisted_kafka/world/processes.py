@@ -1,6 +1,7 @@
 """The processes of a world: brokers, and programs that are coroutines."""
 
 import asyncio
+import itertools
 import shutil
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,6 +25,7 @@ from twisted_kafka.world.machine.silence import silence
 from twisted_kafka.world.trace import Trace
 
 PORT: Final = 9092
+FIRST_PROCESS_ID: Final = 1000
 RESTART_S: Final = 5.0
 """How long after a failed start a broker is started again, in virtual time."""
 
@@ -37,6 +39,7 @@ class Surroundings:
         self.network = network
         self.trace = trace
         self.directory = directory
+        self.process_ids = itertools.count(FIRST_PROCESS_ID)
 
 
 class Life(Owner):
@@ -49,6 +52,8 @@ class Life(Owner):
         self.disk: Disk | None = None
         self.files: Path | None = None
         """Where it may write files; None for anywhere."""
+        self.process_id: int | None = None
+        """What ``os.getpid`` returns; None for the real one."""
 
 
 class Process:
@@ -301,6 +306,7 @@ class Program(Process):
     def _make_life(self) -> Life:
         life = super()._make_life()
         life.files = self.directory
+        life.process_id = next(self._surroundings.process_ids)
         return life
 
     @override

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from twisted_kafka.world.machine.network import READ, WINDOW_BYTES, WRITE, Host, Network, Socket
+from twisted_kafka.world.machine.network import FIRST_PORT, READ, WINDOW_BYTES, WRITE, Host, Network, Socket
 from twisted_kafka.world.machine.scheduler import Owner, Scheduler
 
 
@@ -106,6 +106,48 @@ def test_a_partition_delays_and_a_long_one_ends_the_connection(pair: Pair) -> No
     pair.run(1000)
     with pytest.raises(TimeoutError):
         pair.client.recv(1)
+
+
+def test_only_a_partition_that_lasts_ends_the_connection(pair: Pair) -> None:
+    server = pair.connect()
+    for data in (b"first", b"second"):
+        pair.network.cut(*pair.hosts)
+        pair.client.send(data)
+        pair.run(800)
+        pair.network.mend(*pair.hosts)
+        pair.run()
+        assert server.recv(100) == data
+
+
+def test_a_port_is_one_that_exists(pair: Pair) -> None:
+    pair.client_owner.host.next_port = 0xFFFF
+    Socket(pair.network, pair.client_owner).connect_ex(("10.0.0.2", 9092))
+    listening = Socket(pair.network, pair.client_owner)
+    listening.bind(("0.0.0.0", FIRST_PORT + 2))
+    listening.listen()
+    found = [Socket(pair.network, pair.client_owner) for _ in range(3)]
+    for each in found:
+        each.connect_ex(("10.0.0.2", 9092))
+    assert [each.getsockname()[1] - FIRST_PORT for each in found] == [1, 3, 4]
+
+
+def test_a_connection_attempt_reaches_the_process_that_listens_after_a_power_failure(pair: Pair) -> None:
+    here, there = pair.hosts
+    pair.network.cut(there, here)
+    pair.client.connect_ex(("10.0.0.2", 9092))
+    pair.run(0.5)
+    there.is_up = False
+    pair.network.process_gone(pair.server_owner, silently=True)
+    pair.network.power_on(there)
+    pair.network.mend(there, here)
+    again = Owner("server again")
+    again.host = there
+    listening = Socket(pair.network, again)
+    listening.bind(("0.0.0.0", 9092))
+    listening.listen()
+    pair.run(5)
+    assert pair.client.readiness() == WRITE
+    assert listening.accept()[1] == pair.client.getsockname()
 
 
 def test_a_connection_attempt_is_refused_or_times_out_or_arrives_late(pair: Pair) -> None:

@@ -148,6 +148,25 @@ def test_a_killed_process_ends_where_it_waits_and_leaves_its_locks(scheduler: Sc
     assert (ended, lock.locked(), owner.actors) == (["killed"], False, {})
 
 
+def test_a_join_that_gave_up_wakes_nobody_later(scheduler: Scheduler) -> None:
+    lock, times = Lock(scheduler), list[int]()
+    long = spawn(scheduler, lambda: scheduler.wait(3 * 10**9))
+
+    def hold() -> None:
+        with lock:
+            scheduler.wait(5 * 10**9)
+
+    def join() -> None:
+        long.join(2)
+        with lock:
+            times.append((scheduler.now_ns - FIRST_NS) // 10**9)
+
+    spawn(scheduler, hold)
+    spawn(scheduler, join)
+    run(scheduler)
+    assert times == [5]
+
+
 def test_a_paused_process_goes_on_later(scheduler: Scheduler) -> None:
     owner, times = Owner("paused"), list[int]()
     spawn(scheduler, lambda: (scheduler.wait(10**9), times.append((scheduler.now_ns - FIRST_NS) // 10**9)), owner)

@@ -25,6 +25,7 @@ WINDOW_BYTES: Final = 256 * 1024
 FIRST_DESCRIPTOR: Final = 1_000_000
 """Above the descriptors of real files, so that a call of the system for a simulated socket fails."""
 FIRST_PORT: Final = 40_000
+LAST_PORT: Final = 0xFFFF
 SYN_RETRIES_NS: Final = tuple(seconds * 1_000_000_000 for seconds in (1, 2, 4, 8, 16, 32, 64))
 """When an unanswered connection attempt is repeated; after the last one it fails with ETIMEDOUT (Linux: tcp_syn_retries=6)."""
 RETRANSMISSION_NS: Final = 900_000_000_000
@@ -268,6 +269,8 @@ class Socket:
         self._unarrived: deque[tuple[bytes, bool]] = deque()
         self._in_flight_bytes = 0
         self._last_arrival_ns = 0
+        self._held_ns = 0
+        """Since when bytes have waited at a link that is cut; 0 if none do."""
         self._has_eof = self._is_connected = self._is_connecting = self._is_shut = self._is_gone = False
         self._error = 0
 
@@ -283,8 +286,11 @@ class Socket:
         self._name = (self._host.address, port)
 
     def _free_port(self) -> int:
-        self._host.next_port += 1
-        return self._host.next_port
+        host = self._host
+        while True:
+            host.next_port = host.next_port + 1 if host.next_port < LAST_PORT else FIRST_PORT
+            if (host.address, host.next_port) not in self._network.listeners:
+                return host.next_port
 
     def listen(self, backlog: int = 128) -> None:
         self._backlog = deque()
@@ -346,7 +352,9 @@ class Socket:
             self._answer(self._fail, errno.ECONNREFUSED)
             return
         backlog = listening._backlog
-        if self._peer is not None or backlog is None or len(backlog) >= listening._most_waiting or listening.owner.is_paused:
+        if self._peer is not None and not self._peer._is_gone:
+            return
+        if backlog is None or len(backlog) >= listening._most_waiting or listening.owner.is_paused:
             return
         other = Socket(network, listening.owner)
         other._name, other._peer_name = self._peer_name, self._name
@@ -367,7 +375,7 @@ class Socket:
             network.link(self._peer_host, self._host).waiting.append(lambda: act(*arguments))
 
     def _connected(self) -> None:
-        if self._is_connecting:
+        if self._is_connecting and self._peer is not None and not self._peer._is_gone:
             self._is_connecting, self._is_connected = False, True
             self._notify()
 
@@ -462,11 +470,12 @@ class Socket:
         if self._error or target is None or self._is_gone:
             return
         if not self._network.is_passable(self._host, target):
-            waiting = self._network.link(self._host, target).waiting
-            if self._arrive not in waiting:
-                self._scheduler.call_later(RETRANSMISSION_NS, self._give_up)
-            waiting.append(self._arrive)
+            if not self._held_ns:
+                self._held_ns = self._scheduler.now_ns
+                self._scheduler.call_later(RETRANSMISSION_NS, self._give_up, self._held_ns)
+            self._network.link(self._host, target).waiting.append(self._arrive)
             return
+        self._held_ns = 0
         chunk, is_eof = self._unarrived.popleft()
         self._in_flight_bytes -= len(chunk)
         if peer is None or peer._is_gone or peer._fd < 0:
@@ -484,9 +493,8 @@ class Socket:
             peer._received += chunk
         peer._notify()
 
-    def _give_up(self) -> None:
-        target = self._peer_host
-        if target is not None and self._in_flight_bytes and not self._network.is_passable(self._host, target):
+    def _give_up(self, held_ns: int) -> None:
+        if self._held_ns == held_ns:
             self._fail(errno.ETIMEDOUT)
 
     def _check(self) -> None:

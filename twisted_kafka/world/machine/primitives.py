@@ -296,8 +296,10 @@ class Thread:
             raise RuntimeError("cannot join thread before it is started")
         if actor.has_ended:
             return
-        actor.joiners.append(scheduler.current)
-        scheduler.wait(None if timeout is None else _timeout_ns(max(0, timeout)))
+        me = scheduler.current
+        actor.joiners.append(me)
+        if not scheduler.wait(None if timeout is None else _timeout_ns(max(0, timeout))):
+            actor.joiners.remove(me)
 
 
 class Pool:

@@ -4,6 +4,8 @@ What a thread of the world cannot have raises ``EscapeError``; threads outside t
 real thing.
 """
 
+import _posixsubprocess
+import _thread
 import importlib
 import os
 import pkgutil
@@ -12,7 +14,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial, wraps
 from random import Random
@@ -22,21 +24,38 @@ import twisted_kafka
 from twisted_kafka.system import machine
 from twisted_kafka.world.machine import primitives
 from twisted_kafka.world.machine.aiokafka_order import replace_in_aiokafka
+from twisted_kafka.world.machine.answers import answers
 from twisted_kafka.world.machine.bound_names import replace_bound_names
-from twisted_kafka.world.machine.clock import EPOCH_NS, WorldClock
 from twisted_kafka.world.machine.dates import REAL_DATE, REAL_DATETIME, WorldDate, WorldDatetime
 from twisted_kafka.world.machine.disk import hooks
 from twisted_kafka.world.machine.files import guards
 from twisted_kafka.world.machine.loop import EscapeError
 from twisted_kafka.world.machine.network import Network
 from twisted_kafka.world.machine.reactor import WorldReactor
-from twisted_kafka.world.machine.scheduler import FIRST_NS, Scheduler
+from twisted_kafka.world.machine.scheduler import Scheduler
 
 _MISSING: Final = object()
 _NO_THREADS: Final = "a world has no threads of the system: run a coroutine with world.process(...), or asyncio.to_thread"
+_NO_PROGRAMS: Final = "a world has no programs of the system"
+_NO_WAITING: Final = "a world has no sockets that block: use asyncio"
+_NO_SOCKETS: Final = "a world has no sockets of the system: use asyncio"
+_STARTS: Final = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve")
+_REFUSED: Final[Sequence[tuple[Any, Sequence[str], str]]] = (
+    (threading.Thread, ["start"], _NO_THREADS),
+    (_thread, ["start_new_thread", "start_joinable_thread"], _NO_THREADS),
+    (socket.socket, ["connect", "connect_ex"], _NO_WAITING),
+    (socket.socket, ["bind", "sendto"], _NO_SOCKETS),
+    (subprocess.Popen, ["__init__"], _NO_PROGRAMS),
+)
+"""What no thread of a world may call: classes or modules, names in them, and the reason."""
+_REFUSED_TO_PROGRAMS: Final[Sequence[tuple[Any, Sequence[str], str]]] = (
+    (os, _STARTS, _NO_PROGRAMS),
+    (_posixsubprocess, ["fork_exec"], _NO_PROGRAMS),
+)
+"""The same for programs: a test may fork to look at a moment."""
 
 
-_BOUND: Final = (time, os, socket)
+_BOUND: Final = (time, os, socket, random)
 """Modules whose functions others bind."""
 _DATES: Final = {id(REAL_DATETIME): REAL_DATETIME, id(REAL_DATE): REAL_DATE}
 _NEVER_IN_A_WORLD: Final = ("console", "recording", "spark", "tap", "testing", "tools", "service")
@@ -77,8 +96,7 @@ class Substitution:
         _import_all()
         Substitution._entered = self
         self._replace_machine()
-        self._replace_time()
-        self._replace_chance()
+        self._replace_answers()
         replace_in_aiokafka(self._replace)
         self._replace_bound_names()
         for owner, name, function in hooks(self._scheduler):
@@ -133,60 +151,30 @@ class Substitution:
         for name, value in replacements.items():
             self._replace(machine, name, value)
 
-    def _replace_time(self) -> None:
-        scheduler = self._scheduler
-
-        def wall_ns() -> int:
-            clock: WorldClock | None = getattr(scheduler.current.owner, "clock", None)
-            return clock.wall_ns() if clock is not None else scheduler.now_ns - FIRST_NS + EPOCH_NS
-
-        def sleep(seconds: float) -> None:
-            scheduler.wait(max(0, -int(-seconds * 1e9 // 1)))
-
-        inside: dict[str, Callable[..., Any]] = {
-            "time": lambda: wall_ns() / 1e9,
-            "time_ns": wall_ns,
-            "monotonic": lambda: scheduler.now_ns / 1e9,
-            "monotonic_ns": lambda: scheduler.now_ns,
-            "perf_counter": lambda: scheduler.now_ns / 1e9,
-            "perf_counter_ns": lambda: scheduler.now_ns,
-            "sleep": sleep,
-        }
-        for name, function in inside.items():
-            self._replace(time, name, self._inside(function, getattr(time, name)))
-
-    def _replace_chance(self) -> None:
-        random_bytes = self._program.randbytes
-        self._replace(os, "urandom", self._inside(random_bytes, os.urandom))
-        self._replace(random, "_urandom", self._inside(random_bytes, os.urandom))
+    def _replace_answers(self) -> None:
         self._random_state = random.getstate()
+        for owner, name, value in answers(self._scheduler, self._network, self._program):
+            self._replace(owner, name, value)
         random.seed(self._program.getrandbits(64))
-        self._replace(socket, "getaddrinfo", self._inside(self._network.getaddrinfo, socket.getaddrinfo))
-        self._replace(socket, "gethostname", self._inside(machine.gethostname, socket.gethostname))
 
     def _guard(self) -> None:
-        self._replace(threading.Thread, "start", self._refused(_NO_THREADS, threading.Thread.start))
-        self._replace(
-            socket.socket,
-            "connect",
-            self._refused("a world has no sockets that block: use asyncio", socket.socket.connect),
-        )
-        self._replace(socket.socket, "bind", self._refused("a world has no sockets of the system: use asyncio", socket.socket.bind))
-        self._replace(
-            subprocess.Popen, "__init__", self._refused("a world has no programs of the system", subprocess.Popen.__init__)
-        )
+        for owner, names, why in _REFUSED:
+            for name in names:
+                if hasattr(owner, name):
+                    self._replace(owner, name, self._refused(why, getattr(owner, name)))
+        for owner, names, why in _REFUSED_TO_PROGRAMS:
+            for name in names:
+                if hasattr(owner, name):
+                    self._replace(owner, name, self._refused(why, getattr(owner, name), only_to_programs=True))
 
-    def _inside(self, function: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what calls ``function`` on threads of the world, and ``real`` on others."""
-        is_inside = self._scheduler.is_inside
+    def _refused(self, why: str, real: Callable[..., Any], *, only_to_programs: bool = False) -> Callable[..., Any]:
+        scheduler = self._scheduler
 
-        def chosen(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs) if is_inside() else real(*args, **kwargs)
-
-        return chosen
-
-    def _refused(self, why: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(real)
         def refuse(*args: Any, **kwargs: Any) -> Any:
-            raise EscapeError(why)
+            actor = scheduler.actor_here()
+            if actor is not None and (not only_to_programs or getattr(actor.owner, "files", None) is not None):
+                raise EscapeError(why)
+            return real(*args, **kwargs)
 
-        return wraps(real)(self._inside(refuse, real))
+        return refuse
