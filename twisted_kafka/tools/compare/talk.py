@@ -135,11 +135,12 @@ class Talk:
     def known(self, topic: str) -> None:
         """Wait until the broker knows and leads a topic that was created: with KRaft it hears later of it than is answered."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        self._until(lambda: not self.ask(request, 8, note=False).topics[0].error_code, f"{topic} is not known")
+        self.until(lambda: not self.ask(request, 8, note=False).topics[0].error_code, f"{topic} is not known")
         end = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])])
-        self._until(lambda: not self.ask(end, 5, note=False).topics[0].partitions[0].error_code, f"{topic} has no leader")
+        self.until(lambda: not self.ask(end, 5, note=False).topics[0].partitions[0].error_code, f"{topic} has no leader")
 
-    def _until(self, is_true: Callable[[], bool], why_not: str) -> None:
+    def until(self, is_true: Callable[[], bool], why_not: str) -> None:
+        """Wait until something is true; raise StoppedError with ``why_not`` if it does not come true."""
         deadline = now_s() + self._timeout_s
         while not is_true():
             if now_s() > deadline:

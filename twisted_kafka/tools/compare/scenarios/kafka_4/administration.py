@@ -91,6 +91,12 @@ def list_config_resources(talk: Talk, version: int) -> None:
             configs=[IncrementalAlterConfigsRequestAlterableConfig(name=key, value=value)],
         )
         talk.ask(IncrementalAlterConfigsRequest(resources=[change]), 1, note=False)
+
+    def is_listed() -> bool:
+        answer = talk.ask(ListConfigResourcesRequest(resource_types=[GROUP]), version, note=False)
+        return own[GROUP] in [each.resource_name for each in answer.config_resources]
+
+    talk.until(is_listed, f"{own[GROUP]} is not listed")  # with KRaft, the broker hears later of it than is answered
     for kinds in ([], [TOPIC], [BROKER], [LOGGER], [CLIENT_METRICS], [GROUP], [GROUP, TOPIC, GROUP], [0], [1], [99], [GROUP, 99]):
         answer = talk.ask(ListConfigResourcesRequest(resource_types=kinds), version, note=False)
         found = sorted(
