@@ -56,7 +56,7 @@ def plain(text: str) -> str:
 
 def told(bootstrap: str, step: str) -> str:
     words = step.format(group=GROUP, topic=TOPIC).split()
-    command = java_command(TOOL, "--bootstrap-server", bootstrap, *words)
+    command = java_command(TOOL, "--bootstrap-server", bootstrap, "--timeout", str(WAIT_S * 1000), *words)
     done = subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False)
     return plain((done.stdout + done.stderr).decode())
 

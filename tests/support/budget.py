@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-SHARE = float(os.environ.get("TEST_SHARE", "0.07"))
+SHARE = float(os.environ.get("TEST_SHARE", "0.05"))
 """``make test-all`` sets 1."""
 STRIDE = max(1, round(1 / SHARE))
 """Tests whose steps are slow stop the machine at every STRIDE-th step."""

@@ -4,6 +4,7 @@ from base64 import urlsafe_b64encode
 from functools import partial
 from typing import Any, Final
 
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinators.consumer_groups import ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.coordinators.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.share.share_fetch import (
@@ -17,6 +18,11 @@ from twisted_kafka.protocol.messages.share.share_fetch import (
     ShareFetchRequest,
 )
 from twisted_kafka.protocol.messages.share.share_groups import ShareGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.share.share_state import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryRequestPartitionData,
+    ReadStateSummaryData,
+)
 from twisted_kafka.tools.compare.data_requests import fill
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import joined
 from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, TIMEOUT_S, StoppedError, Talk, scenario
@@ -42,14 +48,18 @@ def topic_of(talk: Talk, name: str = "t", partitions: int = 1) -> bytes:
 
 
 def await_share_coordinator(talk: Talk, group: str, topic_id: bytes, partition: int = 0) -> None:
-    """Wait until the share coordinator of a partition answers: the first question creates its topic."""
-    text = _uuid_text(topic_id)
-    request = FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=[f"{group}:{text}:{partition}"])
-    deadline = now_s() + TIMEOUT_S
-    while talk.ask(request, 6, note=False).coordinators[0].error_code:
-        if now_s() > deadline:
-            raise StoppedError("there is no share coordinator")
-        pause(_PAUSE_S)
+    """Wait until the share coordinator of a partition has loaded its state: the first question creates its topic."""
+    key = f"{group}:{_uuid_text(topic_id)}:{partition}"
+    where = FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=[key])
+    talk.until(lambda: not talk.ask(where, 6, note=False).coordinators[0].error_code, "there is no share coordinator")
+    data = ReadStateSummaryData(topic_id=topic_id, partitions=[ReadShareGroupStateSummaryRequestPartitionData(partition=partition)])
+    read = ReadShareGroupStateSummaryRequest(group_id=group, topics=[data])
+
+    def is_loaded() -> bool:
+        (result,) = talk.ask(read, 0, note=False).results
+        return result.partitions[0].error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    talk.until(is_loaded, "the share coordinator does not load its state")
 
 
 def _uuid_text(topic_id: bytes) -> str:
