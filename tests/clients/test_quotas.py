@@ -144,6 +144,7 @@ def test_what_franz_go_is_told(start_broker: Callable[..., ServedBroker], what: 
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("client", CLIENTS)
 def test_producers_are_held_within_five_percent(
     start_broker: Callable[..., ServedBroker], client: str, request: pytest.FixtureRequest
