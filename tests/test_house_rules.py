@@ -108,7 +108,7 @@ MOST_CIRCLES = 10
 
 KINDS = (
     *(ast.AnnAssign, ast.arg, ast.Assign, ast.AsyncFunctionDef, ast.Attribute, ast.Call, ast.ClassDef, ast.FunctionDef),
-    *(ast.Import, ast.ImportFrom, ast.keyword),
+    *(ast.Import, ast.ImportFrom, ast.keyword, ast.DictComp, ast.GeneratorExp, ast.ListComp, ast.SetComp),
 )
 """The nodes that rules are about: a quarter of all."""
 
@@ -241,6 +241,23 @@ def _makes_a_logger(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and _dotted(value.func).endswith("Logger")
 
 
+COLLECTIONS = {"dict", "frozenset", "list", "set", "sorted", "tuple"}
+
+
+def _collections_made_again(nodes: Nodes) -> Iterator[str]:
+    """Find collections that a condition makes anew for each element, though they do not depend on it: the cost is a square."""
+    lists = [*nodes.of(ast.ListComp), *nodes.of(ast.GeneratorExp)]
+    for node in [*lists, *nodes.of(ast.DictComp), *nodes.of(ast.SetComp)]:
+        targets = {each.id for one in node.generators for each in ast.walk(one.target) if isinstance(each, ast.Name)}
+        for condition in (each for one in node.generators for each in one.ifs):
+            for each in ast.walk(condition):
+                match each:
+                    case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Call(func=ast.Name(id=name)) as made]):
+                        used = {inner.id for inner in ast.walk(made) if isinstance(inner, ast.Name)}
+                        if name in COLLECTIONS and not used & targets:
+                            yield f"line {each.lineno}: {ast.unparse(each)}"
+
+
 def _functions(nodes: Nodes) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [*nodes.of(ast.FunctionDef), *nodes.of(ast.AsyncFunctionDef)]
 
@@ -283,6 +300,7 @@ def test_a_module_keeps_the_rules() -> None:
                 assert list(_syncs(nodes)) == [], "system.disk knows what each platform has"
             assert list(_loggers_of_classes(nodes)) == [], "the module has the logger, in _log"
             assert list(_descriptors_of_no_file(nodes)) == [], "a variable keeps the file open while its descriptor is used"
+            assert list(_collections_made_again(nodes)) == [], "a variable has it for all elements"
             long = [each.name for each in _functions(nodes) if _length(each) > LONGEST_FUNCTION]
             assert long == [], "a function of its own for a part of this"
             wide = [each for each in _functions(nodes) if _parameters(each) > MOST_PARAMETERS]
@@ -321,6 +339,16 @@ from twisted_kafka.system.machine import Lock
 """
     found = list(_ways_around_the_machine(Nodes(ast.parse(text), *KINDS)))
     assert sorted(each.partition(":")[0] for each in found) == ["line 3", "line 4", "line 5", "line 6"]
+
+
+def test_a_collection_that_is_made_for_each_element_is_found() -> None:
+    text = """
+bad = [each for each in held if each not in set(led)]
+good = [each for each in held if each in set(each.others)]
+also = [each for each in set(held) if each in led]
+"""
+    found = list(_collections_made_again(Nodes(ast.parse(text), *KINDS)))
+    assert sorted(each.partition(":")[0] for each in found) == ["line 2"]
 
 
 IMPORT_OF_TESTS = re.compile(r"^ *(?:from (tests[\w.]*) import (\([^)]*\)|.*)|import (tests[\w.]*))", re.MULTILINE)

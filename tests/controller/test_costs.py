@@ -9,6 +9,7 @@ from tests.support.controller_cluster import Cluster
 from twisted_kafka.controller.context.context import ReplicaAssignment
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znodes import TopicNode
+from twisted_kafka.protocol.errors import UnknownTopicOrPartitionError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
@@ -105,3 +106,32 @@ def test_a_reassignment_is_known_until_it_ends(cluster: Cluster) -> None:
     cluster.store.create(znodes.delete_topic_path("t"))
     cluster.pump()
     assert reassignments.under_way() == {}, "the topic is gone"
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_partitions_of_a_topic_are_reassigned_together(cluster: Cluster, count: int) -> None:
+    cluster.start(1, 2, 3)
+    cluster.make_topic("t", *[[1, 2]] * count)
+    reassignments = cluster.controller.reassignments
+    partitions = [TopicPartition("t", index) for index in range(count)]
+    cluster.store.multi = writes = Counted(cluster.store.multi)
+    assert reassignments.alter({each: [2, 3] for each in partitions}) == dict.fromkeys(partitions)
+    assert writes.take() == 1, "a topic's node lists all of its partitions"
+    assert reassignments.alter(dict.fromkeys(partitions)) == dict.fromkeys(partitions)
+    assert writes.take() == 2, "the beginning and the end of the way back"
+    found = cluster.store.get(znodes.topic_path("t"))
+    assert found is not None
+    node = TopicNode.decode(found[0])
+    assert (node.partitions, node.adding_replicas, node.removing_replicas) == ({index: [2, 1] for index in range(count)}, {}, {})
+
+
+def test_a_topic_that_is_gone_does_not_keep_others_from_being_reassigned(cluster: Cluster) -> None:
+    cluster.start(1, 2, 3)
+    cluster.make_topic("gone", [1, 2])
+    cluster.make_topic("t", [1, 2], topic_id=b"s" * 16)
+    gone, staying = TopicPartition("gone", 0), TopicPartition("t", 0)
+    cluster.store.delete(znodes.topic_path("gone"), recursive=True)
+    results = cluster.controller.reassignments.alter({gone: [2, 3], staying: [2, 3]})
+    assert isinstance(results[gone], UnknownTopicOrPartitionError)
+    assert results[staying] is None
+    assert set(cluster.controller.reassignments.under_way()) == {staying}

@@ -66,8 +66,8 @@ class Memory:
                 known.values = {**known.values, "state": OVER}
                 over.append(known.values)
         kept = {key: each for key, each in self.known.items() if at - datetime.datetime.fromisoformat(each.seen) < _REMEMBERED}
-        newest = sorted(kept, key=lambda key: kept[key].seen, reverse=True)[:_MOST_REMEMBERED]
-        self.known = {key: kept[key] for key in kept if key in set(newest)}
+        newest = set(sorted(kept, key=lambda key: kept[key].seen, reverse=True)[:_MOST_REMEMBERED])
+        self.known = {key: each for key, each in kept.items() if key in newest}
         return over
 
 

@@ -48,7 +48,7 @@ class ControlledShutdown:
             and not context.is_to_be_deleted(partition.topic)
         ]
         led = [partition for partition in held if context.leaderships[partition].leader == broker]
-        followed = [partition for partition in held if partition not in set(led)]
+        followed = [partition for partition in held if context.leaderships[partition].leader != broker]
         self._partitions.handle(led, PartitionStatus.ONLINE, self._elect)
         self._requests.new_batch()
         for partition in followed:

@@ -5,7 +5,7 @@ both its target and its origin. It is complete as soon as all replicas of the ta
 removed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -54,17 +54,14 @@ class Reassignments:
         Raises StoreDisconnectedError if the outcome of a write is unknown: the controller has to read the state again.
         """
         results: dict[TopicPartition, KafkaError | None] = {}
+        planned: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, targets in wanted.items():
             try:
-                self._begin(partition, self._planned(partition, targets))
+                planned[partition] = self._planned(partition, targets)
                 results[partition] = None
-            except StoreDisconnectedError:
-                raise
             except KafkaError as error:
                 results[partition] = error
-            except StoreError as error:
-                _log.error("The reassignment of {partition} failed: {error}", partition=partition, error=error)
-                results[partition] = UnknownServerError(str(error))
+        results.update(self._begin(planned))
         self._nodes.settle_reassignments()
         return results
 
@@ -77,9 +74,8 @@ class Reassignments:
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Complete the reassignments whose target replicas are in sync: of these partitions, or of all."""
         under_way = self.under_way()
-        for partition in under_way if partitions is None else under_way.keys() & set(partitions):
-            if self._is_complete(partition):
-                self._complete(partition)
+        asked = under_way if partitions is None else under_way.keys() & set(partitions)
+        self._complete([partition for partition in asked if self._is_complete(partition)])
         self._nodes.settle_reassignments()
 
     def _planned(self, partition: TopicPartition, targets: Sequence[int] | None) -> ReplicaAssignment:
@@ -104,42 +100,50 @@ class Reassignments:
             )
         return planned
 
-    def _begin(self, partition: TopicPartition, planned: ReplicaAssignment) -> None:
-        before = self._context.assignment(partition)
-        self._write(partition, planned)
-        unwanted = [(partition, broker) for broker in before.replicas if broker not in planned.replicas]
-        self._delete_replicas(partition, unwanted)
-        self._replicas.handle(
-            [(partition, broker) for broker in planned.replicas if broker not in before.replicas], ReplicaStatus.NEW
-        )
-        if self._is_complete(partition):
-            self._complete(partition)
-        else:
-            self._tell(partition)
+    def _begin(self, planned: Mapping[TopicPartition, ReplicaAssignment]) -> dict[TopicPartition, KafkaError]:
+        """Start the moves together: a topic's node lists all of its partitions. Return the errors of failed ones."""
+        before = {partition: self._context.assignment(partition).replicas for partition in planned}
+        failed = self._write(planned)
+        begun = [partition for partition in planned if partition not in failed]
+        unwanted, new = [], []
+        for partition in begun:
+            replicas = planned[partition].replicas
+            unwanted += [(partition, broker) for broker in before[partition] if broker not in replicas]
+            new += [(partition, broker) for broker in replicas if broker not in before[partition]]
+        self._delete_replicas(unwanted)
+        self._replicas.handle(new, ReplicaStatus.NEW)
+        complete = [partition for partition in begun if self._is_complete(partition)]
+        self._tell([partition for partition in begun if not self._is_complete(partition)])
+        return failed | self._complete(complete)
 
     def _is_complete(self, partition: TopicPartition) -> bool:
         leadership = self._context.leaderships.get(partition)
         return leadership is not None and set(self._context.assignment(partition).target) <= set(leadership.isr)
 
-    def _complete(self, partition: TopicPartition) -> None:
-        assignment = self._context.assignment(partition)
-        targets, removed = assignment.target, [(partition, broker) for broker in assignment.removing]
-        self._replicas.handle([(partition, broker) for broker in targets], ReplicaStatus.ONLINE)
+    def _complete(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+        """Complete the moves; return the errors of failed writes."""
+        if not partitions:
+            return {}
+        before = {partition: self._context.assignment(partition) for partition in partitions}
+        targets = {partition: assignment.target for partition, assignment in before.items()}
+        self._replicas.handle([(each, broker) for each in partitions for broker in targets[each]], ReplicaStatus.ONLINE)
         # A leader that learns of its replicas before the others go does not let them join again.
-        completed = ReplicaAssignment(targets)
-        self._context.assign(partition, completed)
-        if self._context.leaderships[partition].leader in targets:
-            self._tell(partition)
-        else:
-            self._partitions.handle([partition], PartitionStatus.ONLINE, self._elect)
-        self._delete_replicas(partition, removed)
-        self._write(partition, completed)
-        self._requests.update_metadata(self._context.brokers, [partition])
+        completed = {partition: ReplicaAssignment(target) for partition, target in targets.items()}
+        for partition, assignment in completed.items():
+            self._context.assign(partition, assignment)
+        leaders = {partition: self._context.leaderships[partition].leader for partition in partitions}
+        self._tell([partition for partition in partitions if leaders[partition] in targets[partition]])
+        moving = [partition for partition in partitions if leaders[partition] not in targets[partition]]
+        self._partitions.handle(moving, PartitionStatus.ONLINE, self._elect)
+        self._delete_replicas([(each, broker) for each in partitions for broker in before[each].removing])
+        failed = self._write(completed)
+        self._requests.update_metadata(self._context.brokers, partitions)
+        return failed
 
     def _elect(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
         return reassigned_leader(self._context.assignment(partition).target, leadership.isr, alive)
 
-    def _delete_replicas(self, partition: TopicPartition, replicas: list[tuple[TopicPartition, int]]) -> None:
+    def _delete_replicas(self, replicas: list[tuple[TopicPartition, int]]) -> None:
         alive = [replica for replica in replicas if replica in self._context.replica_states]
         for status in (
             ReplicaStatus.OFFLINE,
@@ -149,37 +153,57 @@ class Reassignments:
         ):
             self._replicas.handle(alive, status)
 
-    def _tell(self, partition: TopicPartition) -> None:
-        """Send the partition's replicas to them, with a new leader epoch, and to all brokers."""
-        self._partitions.handle([partition], PartitionStatus.ONLINE, _same_leader)
+    def _tell(self, partitions: Collection[TopicPartition]) -> None:
+        """Send the partitions' replicas to them, with a new leader epoch, and to all brokers."""
+        self._partitions.handle(partitions, PartitionStatus.ONLINE, _same_leader)
 
-    def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Write the assignment to the topic's node, then to the context. Other contents of the node are kept."""
-        topic, index = partition
+    def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> dict[TopicPartition, KafkaError]:
+        """Write assignments, each topic's together; return the errors of failed writes.
+
+        Raises StoreDisconnectedError if the outcome of a write is unknown.
+        """
+        by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
+        for (topic, index), assignment in assignments.items():
+            by_topic.setdefault(topic, {})[index] = assignment
+        failed: dict[TopicPartition, KafkaError] = {}
+        for topic, changed in by_topic.items():
+            try:
+                self._write_topic(topic, changed)
+            except StoreDisconnectedError:
+                raise
+            except (KafkaError, StoreError) as error:
+                _log.error("The reassignment of {topic} could not be written: {error}", topic=topic, error=error)
+                reason = error if isinstance(error, KafkaError) else UnknownServerError(str(error))
+                failed |= dict.fromkeys((TopicPartition(topic, index) for index in changed), reason)
+        return failed
+
+    def _write_topic(self, topic: str, changed: Mapping[int, ReplicaAssignment]) -> None:
+        """Write assignments to the topic's node, then to the context. Other contents of the node are kept."""
         path = znodes.topic_path(topic)
         for _ in range(MAX_WRITE_ATTEMPTS):
             found = self._store.get(path)
             if found is None:
                 raise UnknownTopicOrPartitionError("The partition does not exist.")
             try:
-                self._store.set(path, _changed(TopicNode.decode(found[0]), index, assignment).encode(), found[1].version)
+                self._store.set(path, _changed(TopicNode.decode(found[0]), changed).encode(), found[1].version)
             except BadVersionError:  # partitions were added
                 continue
-            self._context.assign(partition, assignment)
+            for index, assignment in changed.items():
+                self._context.assign(TopicPartition(topic, index), assignment)
             return
         raise StoreError(f"{path} was changed {MAX_WRITE_ATTEMPTS} times by others at the same moment")
 
 
-def _changed(node: TopicNode, index: int, assignment: ReplicaAssignment) -> TopicNode:
-    def with_this(before: Mapping[int, list[int]], replicas: Sequence[int]) -> dict[int, list[int]]:
-        others = {at: each for at, each in before.items() if at != index}
-        return {**others, index: list(replicas)} if replicas else others
+def _changed(node: TopicNode, changed: Mapping[int, ReplicaAssignment]) -> TopicNode:
+    def with_these(before: Mapping[int, list[int]], now: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+        others = {index: each for index, each in before.items() if index not in changed}
+        return {**others, **{index: list(replicas) for index, replicas in now.items() if replicas}}
 
     return TopicNode(
-        partitions={**node.partitions, index: list(assignment.replicas)},
+        partitions={**node.partitions, **{index: list(each.replicas) for index, each in changed.items()}},
         topic_id=node.topic_id,
-        adding_replicas=with_this(node.adding_replicas, assignment.adding),
-        removing_replicas=with_this(node.removing_replicas, assignment.removing),
+        adding_replicas=with_these(node.adding_replicas, {index: each.adding for index, each in changed.items()}),
+        removing_replicas=with_these(node.removing_replicas, {index: each.removing for index, each in changed.items()}),
     )
 
 
