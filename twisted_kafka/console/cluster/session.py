@@ -222,15 +222,19 @@ class Session:
                     silent.append(response)
                     left.difference_update(leaders[leader])
                     continue
+                missing = set(leaders[leader])
                 for partition, code, message, answer in answers(response):
+                    missing.discard(partition)
                     if code:
-                        error = problem(f"{partition.topic} partition {partition.partition}", code, message)
+                        error = problem(_named_partition(partition), code, message)
                         if not isinstance(error, TryAgainError):
                             raise error
                         again = error
                     else:
                         found[partition] = answer
                         left.discard(partition)
+                if missing:
+                    again = TryAgainError(f"broker {leader} did not answer for {_named_partition(min(missing))}")
             if again is not None:
                 raise again
 
@@ -300,6 +304,9 @@ class Session:
             if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 raise problem(f"topic {name}", topic.error_code)
             found[name] = topic
+        for name in names:
+            if name not in found:
+                raise TryAgainError(f"no broker said anything about topic {name}")
         return found
 
     def by_leader(
@@ -336,8 +343,12 @@ class Session:
         return max(1.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9)
 
 
+def _named_partition(partition: TopicPartition) -> str:
+    return f"{partition.topic} partition {partition.partition}"
+
+
 def _without_leader(partition: TopicPartition) -> CommandError:
-    return problem(f"{partition.topic} partition {partition.partition}", ErrorCode.LEADER_NOT_AVAILABLE)
+    return problem(_named_partition(partition), ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _matching(topics: Sequence[MetadataResponseTopic], names: Sequence[str]) -> list[MetadataResponseTopic]:
