@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.security.tokens import NOW_S, Issuer, part, unsecured
 from twisted_kafka.security.oauth.claims import InvalidTokenError
-from twisted_kafka.security.oauth.jwks import EARLY_NS, Jwks, JwksError, JwksSettings
+from twisted_kafka.security.oauth.jwks import EARLY_NS, LEAST_PAUSE_MS, Jwks, JwksError, JwksSettings
 from twisted_kafka.security.oauth.signed import SignedTokens, TokenRules
 from twisted_kafka.security.oauth.unsecured import UnsecuredTokens
 from twisted_kafka.timing.clock import ManualClock
@@ -125,6 +125,7 @@ def test_audience_and_issuer_are_checked_if_they_are_set() -> None:
         ({"iat": NOW_S + 31}, "iat"),
         ({"nbf": NOW_S + 31}, "nbf"),
         ({"sub": ""}, "sub"),
+        ({"sub": "\ud800"}, "sub"),
         ({"scope": [1]}, "scope"),
     ],
 )
@@ -188,6 +189,24 @@ def test_an_endpoint_that_fails_leaves_the_keys_as_they_were(answer: Any) -> Non
     with pytest.raises(JwksError):
         endpoint.jwks.start()
     assert endpoint.asked == 6
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [{"kty": "EC", "crv": "secp256k2", "x": "AA", "y": "AA", "kid": "new"}, {"kty": "RSA"}, {"kty": []}, {}, 1],
+)
+def test_a_key_that_cannot_be_used_leaves_the_others(unusable: Any) -> None:
+    endpoint = Endpoint(ISSUER)
+    endpoint.answer = {"keys": [unusable, *ISSUER.jwks["keys"], unusable]}
+    endpoint.jwks.refresh()
+    assert endpoint.tokens().validate(ISSUER.sign(**SIGNED)).principal_name == "alice"
+
+
+def test_settings_of_nothing_have_the_endpoint_asked_now_and_then_only() -> None:
+    jwks = Jwks(JwksSettings("https://issuer/jwks", 0, 0, -1), at_now(), lambda _: b"")
+    assert [jwks.pause_s(failures) for failures in (0, 1, 40)] == [LEAST_PAUSE_MS / 1000] * 3
+    jwks = Jwks(JwksSettings("https://issuer/jwks", 3_600_000, 200, 1_000), at_now(), lambda _: b"")
+    assert [jwks.pause_s(failures) for failures in (0, 1, 2, 3, 40)] == [3600, 0.2, 0.4, 0.8, 1]
 
 
 def test_keys_that_are_nested_too_deeply_are_no_keys() -> None:

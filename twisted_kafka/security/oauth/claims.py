@@ -1,6 +1,7 @@
 """The claims of a token, and the rules that they have to keep. (Kafka: OAuthBearerValidationUtils, ClaimValidationUtils.)"""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -9,6 +10,9 @@ INSUFFICIENT_SCOPE: Final = "insufficient_scope"
 
 MAX_BYTES: Final = 64 * 1024
 """The size of a token, at most."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Half a character, which JSON may have and UTF-8 may not: no response, log or ACL could have such a name."""
 
 _LAST_S: Final = 253_402_300_799
 """The end of the year 9999: a later time is a mistake."""
@@ -59,7 +63,7 @@ def time_s(claims: Mapping[str, Any], name: str, *, is_required: bool) -> float 
 def text(claims: Mapping[str, Any], name: str) -> str:
     """Return a claim that is a text; raise InvalidTokenError."""
     value = claims.get(name)
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or _SURROGATE.search(value):
         raise InvalidTokenError(f"the claim {name} must be a text that is not blank")
     return value
 

@@ -1,11 +1,11 @@
 """The keys of a JWKS endpoint, fetched at the start and then on a thread of its own. (Kafka: RefreshingHttpsJwks.)"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, KeySet
 from twisted.logger import Logger
 
 from twisted_kafka.security.oauth.fetching import fetch
@@ -18,6 +18,9 @@ ATTEMPTS: Final = 4
 
 EARLY_NS: Final = 60_000_000_000
 """The shortest interval of fetches that tokens with an unknown key cause."""
+
+LEAST_PAUSE_MS: Final = 100
+"""The shortest pause, whatever the settings are: with 0 it would ask all the time."""
 
 _log = Logger()
 
@@ -56,17 +59,31 @@ class Jwks:
             except JwksError:
                 if attempt == ATTEMPTS - 1:
                     raise
-                self._wake.wait(self._backoff_s(attempt))
+                self._wake.wait(self.pause_s(attempt + 1))
         make_thread(self._run, "kafka-jwks-refresh").start()
 
     def refresh(self) -> None:
         """Fetch the keys; raise JwksError, after which the former ones are still used."""
         try:
             found: Any = json.loads(self._get(self._settings.url))
-            keys = KeySet.import_key_set(found)
+            keys = self._usable(found["keys"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError, JoseError, RecursionError) as error:
             raise JwksError(f"{type(error).__name__}: {error}") from error
         self.keys = keys
+
+    def _usable(self, found: Iterable[Any]) -> KeySet:
+        """Return the keys that can be used: an issuer may have others, of another curve for example (RFC 7517, section 5)."""
+        keys = []
+        error: Exception = ValueError("it has no keys")
+        for each in found:
+            try:
+                keys.append(JWKRegistry.import_key(each))
+            except Exception as unusable:  # noqa: BLE001 libraries have many errors for a key
+                error = unusable
+                _log.warn("A key at {url} cannot be used: {why}", url=self._settings.url, why=f"{type(error).__name__}: {error}")
+        if not keys:
+            raise error
+        return KeySet(keys)
 
     def refresh_early(self) -> None:
         """Fetch the keys soon: a token has an unknown key, which may be new."""
@@ -89,7 +106,7 @@ class Jwks:
     def _run(self) -> None:
         failures = 0
         while not self._is_closed:
-            self._wake.wait(self._settings.refresh_ms / 1000 if not failures else self._backoff_s(failures))
+            self._wake.wait(self.pause_s(failures))
             self.is_due()
             if self._is_closed:
                 return
@@ -104,6 +121,10 @@ class Jwks:
                 failures += 1
                 UNCAUGHT_ERRORS.note(f"the fetching of the keys at {self._settings.url}")
 
-    def _backoff_s(self, failures: int) -> float:
+    def pause_s(self, failures: int) -> float:
+        """Return the pause before the next fetch, after this number of failures in a row."""
         settings = self._settings
-        return min(settings.backoff_ms << min(failures, 30), max(settings.backoff_ms, settings.backoff_max_ms)) / 1000
+        pause_ms = settings.refresh_ms
+        if failures:
+            pause_ms = min(settings.backoff_ms << min(failures - 1, 30), max(settings.backoff_ms, settings.backoff_max_ms))
+        return max(LEAST_PAUSE_MS, pause_ms) / 1000
