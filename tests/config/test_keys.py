@@ -10,7 +10,7 @@ from twisted_kafka.config import effects
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, EXTENSION_KEYS, KAFKA_4_KEYS, KAFKA_4_TOPIC_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import Between, ConfigKey, EachOf, MetadataVersion, OneOf, TopicKey
 from twisted_kafka.config.keys.groups import GROUP_KEYS, GroupKey
-from twisted_kafka.config.values import value_text
+from twisted_kafka.config.values import java_double, value_text
 
 _DATA = Path(__file__).parent.parent / "data" / "config"
 
@@ -107,3 +107,19 @@ def test_the_lists_of_effects_and_synonyms_name_declared_keys() -> None:
     assert set(BROKER_SYNONYMS) <= set(BROKER_KEYS)
     for key in TOPIC_KEYS.values():
         assert {name for name, _ in key.synonyms} <= set(BROKER_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1e-300, "1.0E-300"),
+        (123456789.0, "1.23456789E8"),
+        (-1e7, "-1.0E7"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_numbers_are_written_as_java_does(value: float, text: str) -> None:
+    assert java_double(value) == text

@@ -1,5 +1,6 @@
 """Values of configuration keys: parsing, validation and formatting."""
 
+import math
 import re
 
 from twisted_kafka.config.errors import ConfigError
@@ -83,6 +84,8 @@ def _invalid(key: ConfigKey | TopicKey | GroupKey, text: str, allowed: str) -> C
 
 def java_double(value: float) -> str:
     """Return a number in the form of Java's Double.toString."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
     text = repr(value)
     mantissa, exponent_mark, exponent = text.partition("e")
     if not exponent_mark:
