@@ -9,7 +9,7 @@ from twisted_kafka.controller.context.states import PARTITION_SOURCES, REPLICA_S
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.registration import BrokerIdTakenError, cluster_id
-from twisted_kafka.metadata.store import StoreDisconnectedError
+from twisted_kafka.metadata.store import StoreDisconnectedError, StoreUnavailableError
 from twisted_kafka.metadata.znodes import ClusterIdNode, ConfigNode, ControllerNode, PartitionStateNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import PartitionsNode
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
@@ -280,6 +280,26 @@ def test_a_dead_broker_leaves_the_in_sync_replicas_that_the_leader_wrote_last(cl
 def delete(cluster: Cluster, topic: str) -> None:
     cluster.store.create(znodes.delete_topic_path(topic))
     cluster.pump()
+
+
+def test_a_deletion_that_the_store_did_not_take_is_completed_later(cluster: Cluster) -> None:
+    cluster.start(1)
+    cluster.make_topic("t", [1])
+    batch = cluster.store.batch
+
+    def refuse(groups: Any) -> Any:
+        if any(getattr(operation, "path", "") == znodes.topic_path("t") for operations in groups for operation in operations):
+            raise StoreUnavailableError("the disk is full")
+        return batch(groups)
+
+    cluster.store.batch = refuse
+    delete(cluster, "t")
+    assert cluster.store.exists(znodes.topic_path("t")) is not None
+    cluster.store.batch = batch
+    cluster.controller.balance_leaders()
+    cluster.pump()
+    assert cluster.store.exists(znodes.topic_path("t")) is None
+    assert cluster.store.children(znodes.DELETE_TOPICS) == []
 
 
 def test_a_deleted_topic_leaves_nothing(cluster: Cluster) -> None:

@@ -226,9 +226,13 @@ class KafkaController:
         self._submit_active(self._partitions.elect_for_offline, State.UNCLEAN_LEADER_ELECTION_ENABLE)
 
     def balance_leaders(self) -> None:
-        """Elect leaders for partitions without one, and preferred leaders where too many others lead. For any thread."""
+        """Elect leaders for partitions without one, and preferred leaders where too many others lead. For any thread.
+
+        Also complete deletions of topics whose nodes the store did not delete, as its disk was full for example.
+        """
 
         def balance() -> None:
+            self._deletion.resume()
             self._partitions.elect_for_offline()
             if self._config.boolean("auto.leader.rebalance.enable"):
                 self._balance.restore()
