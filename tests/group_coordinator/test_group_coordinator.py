@@ -670,6 +670,24 @@ def test_offsets_of_a_group_whose_record_has_no_time_expire_after_their_commit()
         assert bench.metrics.value(MANAGER_TYPE, "NumOffsets") == left
 
 
+def test_static_members_without_patience_that_are_away_are_not_looked_for_all_the_time() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    impatient = join("g")._replace(terms=join("g").terms._replace(rebalance_timeout_ms=0, session_timeout_ms=1_800_000))
+    static: Any = bench.groups.join(impatient._replace(instance_id="i"))
+    sender = Sender("g", static.member_id, "i", 1)
+    bench.groups.sync(SyncRequest(sender, None, None, {}))
+    other: Any = bench.groups.join(impatient)
+    bench.groups.leave("g", [LeavingMember(bench.groups.describe_group("g").members[-1].member_id)])
+    assert other.result(0).error == ErrorCode.UNKNOWN_MEMBER_ID
+    waits = []
+    bench.timer.add, add = lambda delay_ms, expire: waits.append(delay_ms) or add(delay_ms, expire), bench.timer.add
+    bench.advance(10_000)
+    assert 0 < len(waits) <= 10
+    assert bench.groups.heartbeat(sender) == ErrorCode.REBALANCE_IN_PROGRESS
+    again: Any = bench.groups.join(impatient._replace(instance_id="i", member_id=sender.member_id))
+    assert (again.error, again.generation) == (ErrorCode.NONE, 2)
+
+
 def test_a_static_member_of_a_group_whose_record_has_no_time_may_return() -> None:
     bench = Bench()
     load_group(bench, MemberMetadata(member_id="old", group_instance_id="i", session_timeout=20_000, subscription=b"\0\0"))

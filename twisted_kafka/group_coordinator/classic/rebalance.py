@@ -38,6 +38,9 @@ MAX_PENDING_BYTES: Final = 3_145_728
 PENDING_BYTES: Final = 1_500
 """The memory of a pending member id besides its text, if it has a group of its own."""
 
+LEAST_WAIT_FOR_STATIC_MS: Final = 1_000
+"""How long a group waits at least for static members that are away before it looks again: their rebalance timeout may be 0."""
+
 
 class _Pending(NamedTuple):
     group: ClassicGroup
@@ -248,13 +251,13 @@ class Rebalancer:
         group.join_timer = self._effects.timers.after("initial rebalance delay", delay_ms, delay_over)
         group.initial_delay = True
 
-    def _wait_for_members(self, group: ClassicGroup) -> None:
+    def _wait_for_members(self, group: ClassicGroup, least_ms: int = 0) -> None:
         def timed_out() -> None:
             group.join_timer = None
             if group.state is PREPARING_REBALANCE:
                 self._complete_join(group)
 
-        group.join_timer = self._effects.timers.after("rebalance", group.rebalance_timeout_ms, timed_out)
+        group.join_timer = self._effects.timers.after("rebalance", max(group.rebalance_timeout_ms, least_ms), timed_out)
         group.initial_delay = False
 
     def try_complete_join(self, group: ClassicGroup) -> None:
@@ -271,7 +274,7 @@ class Rebalancer:
                 _log.info("Group {group}: member {member} did not rejoin", group=group.group_id, member=member.member_id)
                 group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():  # only static members, and all are away: wait for their sessions
-            self._wait_for_members(group)
+            self._wait_for_members(group, LEAST_WAIT_FOR_STATIC_MS)
             return
         group.next_generation(self._clock.wall_ms())
         self._metrics.rebalance_completed()
