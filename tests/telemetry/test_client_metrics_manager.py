@@ -1,10 +1,12 @@
 """Subscriptions to clients' metrics, and what clients push, with the clock held."""
 
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from typing_extensions import override
 
 from tests.support.traced_memory import traced_peak_bytes
 from twisted_kafka.metrics.prometheus import render
@@ -36,11 +38,22 @@ NAME = "org.apache.kafka.producer.record.send"
 SERIES = "kafka_client_telemetry_org_apache_kafka_producer_record_send"
 
 
+class Exposed(ExposedMetrics):
+    """Calls ``before`` first: what another thread does while a push is read."""
+
+    before: Callable[[], object] = staticmethod(lambda: None)
+
+    @override
+    def take(self, client: bytes, labels: Mapping[str, str], samples: Iterable[Sample]) -> None:
+        self.before()
+        super().take(client, labels, samples)
+
+
 class Telemetry:
     def __init__(self, max_series: int = 100, max_instances: int = 10) -> None:
         self.clock = ManualClock()
         self.registry = MetricsRegistry(self.clock)
-        exposed = ExposedMetrics(self.registry, max_series)
+        self.exposed = exposed = Exposed(self.registry, max_series)
         self.manager = ClientMetricsManager(self.clock, exposed, max_bytes=10_000, max_instances=max_instances)
         self.manager.update("all", {"interval.ms": "1000", "metrics": "*"})
 
@@ -104,6 +117,18 @@ def test_what_is_pushed_is_among_the_brokers_metrics_and_differences_are_added_u
     telemetry.clock.advance_ms(1000)
     telemetry.push(instance_id, subscription.subscription_id, sums(7.0, is_delta=False))
     assert next(iter(telemetry.shown())).endswith(" 7.0")
+
+
+def test_a_client_that_is_forgotten_while_its_push_is_read_leaves_nothing() -> None:
+    telemetry = Telemetry(max_series=1, max_instances=1)
+    instance_id, subscription = telemetry.ask()
+    telemetry.exposed.before = telemetry.ask
+    telemetry.push(instance_id, subscription.subscription_id, sums(1.0))
+    assert telemetry.shown() == set()
+    telemetry.exposed.before = lambda: None
+    other_id, other = telemetry.ask()
+    telemetry.push(other_id, other.subscription_id, sums(2.0))
+    assert len(telemetry.shown()) == 1, "there is room for it"
 
 
 def test_gauges_and_distributions(telemetry: Telemetry) -> None:

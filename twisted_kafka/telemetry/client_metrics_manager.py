@@ -141,6 +141,10 @@ class ClientMetricsManager:
         if data:
             samples = read_metrics(decompress(Compression(codec), data, limit_bytes=MAX_RATIO * self.max_bytes))
             self._exposed.take(instance_id, _labels(instance_id, instance.client), samples)
+            with self._lock:
+                # The client may have been forgotten meanwhile: nothing else would remove its metrics.
+                if self._instances.get(instance_id) is not instance:
+                    self._exposed.forget(instance_id, _labels(instance_id, instance.client))
         if is_last:
             with self._lock:
                 instance.is_terminating = True
