@@ -53,6 +53,14 @@ def test_a_segment_that_a_running_broker_cuts_is_read_to_its_end(tmp_path: Path)
     assert list(found) == []
 
 
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+def test_a_command_whose_standard_stream_is_closed_works(name: str, clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = clean.glob("__consumer_offsets-2/*.log")
+    monkeypatch.setattr(sys, name, None)
+    assert main(["dump-log", str(path), str(clean / "missing")]) == EXIT_USAGE
+    getattr(sys, name).close()
+
+
 @pytest.mark.medium
 def test_output_whose_reader_has_gone_is_no_error(clean: Path) -> None:
     (path,) = clean.glob("__consumer_offsets-2/*.log")

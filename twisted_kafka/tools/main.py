@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ``serve`` exits like ``twistd kafka``, and the commands for the access log exit like ``python -m twisted_kafka_spark``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    _open_closed_streams()
     if given[:1] == [SERVE]:
         # Before other imports, for a fast start. twistd parses the options.
         from twisted_kafka.tools.serve import serve
@@ -84,6 +85,15 @@ def _text(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"  # without the number
     return str(error)
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that are closed, and discard output to them: other files would get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 it stays open
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _discard_output() -> None:
