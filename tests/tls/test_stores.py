@@ -1,7 +1,9 @@
+import base64
 import os
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
@@ -9,6 +11,7 @@ from tests.support.certificates import KEY_PASSWORD, PASSWORD, Authority
 from tests.tls import jks_stores
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.tls.distinguished_name import java_name
 from twisted_kafka.tls.ssl_settings import MAX_STORE_BYTES, SslSettings
 from twisted_kafka.tls.stores import load_key_store, load_trust_store
 
@@ -16,6 +19,8 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "tls"
 SECRETS = (PASSWORD, KEY_PASSWORD, "wrong-secret", "BEGIN PRIVATE", "BEGIN ENCRYPTED")
 CA = Authority()
 BROKER = CA.issue("CN=broker,O=Tests", ["localhost"])
+EC_KEY = "2a8648ce3d0201"
+"""The object identifier of keys on elliptic curves, in hexadecimal digits."""
 
 
 def settings(**keys: object) -> SslSettings:
@@ -210,6 +215,35 @@ def test_a_chain_is_put_in_order_without_what_is_not_of_it(tmp_path: Path) -> No
     path.write_text(BROKER.key_pem() + BROKER.chain_pem.split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----")
     found = load_key_store(settings(keystore_type="PEM", keystore_location=path).key_store)
     assert found.chain == (BROKER.certificate,), "its issuer is not there"
+
+
+def altered(certificate: x509.Certificate, before: str, after: str) -> str:
+    data = certificate.public_bytes(serialization.Encoding.DER)
+    assert bytes.fromhex(before) in data
+    found = base64.b64encode(data.replace(bytes.fromhex(before), bytes.fromhex(after), 1)).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{found}\n-----END CERTIFICATE-----\n"
+
+
+def test_an_issuer_with_a_key_of_an_unknown_kind_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    own = BROKER.certificate.public_bytes(serialization.Encoding.PEM).decode()
+    path.write_text(altered(CA.certificate, EC_KEY, EC_KEY[:-2] + "63") + own + BROKER.key_pem())
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=path).key_store)
+    assert [java_name(each.subject.public_bytes()) for each in found.chain] == ["CN=broker,O=Tests", "CN=Test CA,O=Tests"]
+
+
+def test_a_certificate_with_a_broken_name_is_malformed(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    path.write_text(altered(BROKER.certificate, "0c055465737473", "03055465737473") + BROKER.key_pem())
+    with pytest.raises(ConfigError, match="it is malformed"):
+        load_key_store(settings(keystore_type="PEM", keystore_location=path).key_store)
+
+
+def test_a_certificate_of_an_unknown_version_is_malformed(tmp_path: Path) -> None:
+    path = tmp_path / "trust.pem"
+    path.write_text(altered(CA.certificate, "a003020102", "a003020105"))
+    with pytest.raises(ConfigError, match="it is malformed"):
+        load_trust_store(settings(truststore_type="PEM", truststore_location=path).trust_store)
 
 
 def test_a_password_for_a_key_without_one_is_no_matter(tmp_path: Path) -> None:

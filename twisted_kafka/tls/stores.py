@@ -27,6 +27,9 @@ _PEM_LINE: Final = 64
 _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _HEADER: Final = re.compile(r"^[A-Za-z-]+: .*$", re.MULTILINE)
 
+_UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What cryptography raises for keys and certificates that are malformed, or of a kind that it does not know."""
+
 _OTHER_FORMAT: Final = (
     "is not a {kind} store; convert it with keytool -importkeystore -srckeystore {path} -destkeystore store.p12 "
     "-deststoretype PKCS12"
@@ -63,7 +66,10 @@ def load_key_store(store: StoreSettings) -> KeyMaterial:
         key, certificates = _binary_key_store(store)
     if key is None or not certificates:
         raise ConfigError(f"The key store of {_where(store)} must hold a private key and its certificate")
-    chain = _ordered(key, certificates)
+    try:
+        chain = _ordered(key, certificates)
+    except _UNREADABLE:  # its names are read here
+        raise ConfigError(f"A certificate of {_where(store)} cannot be read: it is malformed") from None
     if chain is None:
         raise ConfigError(f"The key store of {_where(store)} holds no certificate for its private key")
     return KeyMaterial(key, chain)
@@ -107,7 +113,7 @@ def _pem_blocks(text: str) -> list[tuple[str, bytes]]:
 def _pem_certificates(text: str, store: StoreSettings) -> list[x509.Certificate]:
     try:
         return [x509.load_pem_x509_certificate(block) for label, block in _pem_blocks(text) if label in _CERTIFICATES]
-    except ValueError:
+    except _UNREADABLE:
         raise ConfigError(f"A certificate of {_where(store)} cannot be read: it is malformed") from None
 
 
@@ -134,7 +140,7 @@ def _without_password(block: bytes, store: StoreSettings) -> Any:
     # The key is not encrypted although there is a password. Java accepts that too.
     try:
         return serialization.load_pem_private_key(block, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except _UNREADABLE:
         raise ConfigError(f"The private key of {_where(store)} cannot be read: it is malformed") from None
 
 
@@ -153,7 +159,7 @@ def _load_pkcs12(store: StoreSettings, data: bytes) -> pkcs12.PKCS12KeyAndCertif
     password = store.password.encode() if store.password is not None else None
     try:
         return pkcs12.load_pkcs12(data, password)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except _UNREADABLE:
         raise ConfigError(f"{_where(store)} cannot be read: {store.prefix}.password is wrong, or the file is damaged") from None
 
 
@@ -176,7 +182,7 @@ def _jks_key_store(store: StoreSettings, data: bytes) -> tuple[Any, list[x509.Ce
         return key, [x509.load_der_x509_certificate(certificate) for certificate in entries[0].chain]
     except JksError as error:
         raise ConfigError(f"{_where(store)} cannot be read: {error}") from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except _UNREADABLE:
         raise ConfigError(f"{_where(store)} cannot be read: its key or a certificate is malformed") from None
 
 
@@ -192,14 +198,14 @@ def _binary_trust_store(store: StoreSettings) -> list[x509.Certificate]:
         return [x509.load_der_x509_certificate(one) for one in (*found.trusted, *(entry.chain[0] for entry in found.keys))]
     except JksError as error:
         raise ConfigError(f"{_where(store)} cannot be read: {error}") from None
-    except (ValueError, IndexError):
+    except (*_UNREADABLE, IndexError):
         raise ConfigError(f"{_where(store)} cannot be read: a certificate is malformed") from None
 
 
 def _ordered(key: Any, certificates: Sequence[x509.Certificate]) -> tuple[x509.Certificate, ...] | None:
     """Return the chain of a key: its own certificate, then its issuers as far as present. None without its own certificate."""
-    public = _public_bytes(key.public_key())
-    own = next((one for one in certificates if _public_bytes(one.public_key()) == public), None)
+    public = _public_bytes(key)
+    own = next((one for one in certificates if _public_bytes(one) == public), None)
     if own is None:
         return None
     chain = [own]
@@ -211,5 +217,10 @@ def _ordered(key: Any, certificates: Sequence[x509.Certificate]) -> tuple[x509.C
     return tuple(chain)
 
 
-def _public_bytes(key: Any) -> bytes:
+def _public_bytes(owner: Any) -> bytes | None:
+    """Return the public key of a private key or a certificate; None for one of an issuer that cannot be read here."""
+    try:
+        key = owner.public_key()
+    except _UNREADABLE:
+        return None
     return bytes(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
