@@ -27,13 +27,19 @@ def coordinator_of(session: Session, key: str, kind: int) -> int:
     """Return the coordinator's broker id; raises TryAgainError, or CommandError."""
     session.metadata([])
     if session.version(FindCoordinatorRequest) >= _BATCHED:
-        found = session.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])).coordinators[0]
+        found = next(iter(session.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])).coordinators), None)
+        if found is None:
+            raise _unanswered(kind, key)
     else:
         found = session.ask(FindCoordinatorRequest(key_type=kind, key=key))
     if found.error_code:
         raise problem(f"{_NAMES[kind]} {key}", found.error_code, found.error_message)
     node: int = found.node_id
     return node
+
+
+def _unanswered(kind: int, key: str) -> TryAgainError:
+    return TryAgainError(f"no broker answered for {_NAMES[kind]} {key}")
 
 
 def ask_coordinators(
@@ -60,7 +66,8 @@ def ask_coordinators(
                 continue
             for key, code, message, part in read(response):
                 answers[key] = problem(f"{_NAMES[kind]} {key}", code, message) if code else part
-        found.update(answers)
+        found.update({key: answers[key] if key in answers else _unanswered(kind, key) for key in left})
+        answers = {key: found[key] for key in left}
         again = [key for key, answer in answers.items() if isinstance(answer, TryAgainError)]
         left[:] = again
         if again:

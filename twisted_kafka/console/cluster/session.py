@@ -224,6 +224,8 @@ class Session:
                     continue
                 missing = set(leaders[leader])
                 for partition, code, message, answer in answers(response):
+                    if partition not in missing:
+                        continue  # nobody asked for it
                     missing.discard(partition)
                     if code:
                         error = problem(_named_partition(partition), code, message)
