@@ -40,7 +40,7 @@ On PyPy a buffer lives until the next major collection, and a new one costs more
 """
 
 LEAST_REUSED_BYTES: Final[int] = 1024 if IS_PYPY else 2**31
-"""The smallest frame that is put into a buffer although all of it has arrived.
+"""The smallest produce request that is put into a buffer although all of it has arrived.
 
 PyPy passes the address of such a buffer to C, but copies ``bytes`` that the collector may move: each of checksum, patch and write
 would make one or two more copies of a batch.

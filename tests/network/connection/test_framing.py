@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from twisted_kafka.network.connection import framing
 from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES, FrameBuffers, FrameReader, InvalidReceiveError
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.regions import Buffer
+
+PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")
 
 
 def prefixed(data: bytes) -> bytes:
@@ -184,7 +187,11 @@ def test_empty_frame() -> None:
     assert list(FrameReader(10).feed(b"\0\0\0\0")) == [b""]
 
 
-@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 90), min_size=1, max_size=10), st.booleans())
+@given(
+    st.lists(st.binary(max_size=40) | st.binary(max_size=38).map(PRODUCE.__add__), max_size=8),
+    st.lists(st.integers(1, 90), min_size=1, max_size=10),
+    st.booleans(),
+)
 def test_frames_are_the_same_in_buffers_that_are_used_again(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(framing, "LEAST_STEP_BYTES", 8)
@@ -198,20 +205,26 @@ def test_frames_are_the_same_in_buffers_that_are_used_again(frames: list[bytes],
         assert got == frames
 
 
-def test_a_frame_that_arrives_with_others_has_a_buffer_from_some_size_on() -> None:
+def test_a_produce_request_that_arrives_with_others_has_a_buffer_from_some_size_on() -> None:
     buffers = FrameBuffers(1_000_000, 2000)
     reader = FrameReader(1_000_000, buffers)
-    small, large = reader.feed(prefixed(b"s" * 1999) + prefixed(b"l" * 2000))
-    (alone,) = reader.feed(prefixed(b"a" * 2000))
-    assert [bytes(frame) for frame in (small, large, alone)] == [b"s" * 1999, b"l" * 2000, b"a" * 2000]
+    small, large = reader.feed(prefixed(PRODUCE + b"s" * 1997) + prefixed(PRODUCE + b"l" * 1998))
+    (alone,) = reader.feed(prefixed(PRODUCE + b"a" * 1998))
+    assert [bytes(frame[2:]) for frame in (small, large, alone)] == [b"s" * 1997, b"l" * 1998, b"a" * 1998]
     assert type(small) is bytes
     for frame in (large, alone):
         assert type(frame) is memoryview
         assert not frame.readonly
     buffers.give_back(large)
-    (again,) = reader.feed(prefixed(b"b" * 2001))
+    (again,) = reader.feed(prefixed(PRODUCE + b"b" * 1999))
     assert type(again) is type(large) is memoryview
     assert again.obj is large.obj, "it is filled again"
+
+
+def test_a_request_whose_handler_gives_no_buffer_back_has_none() -> None:
+    fetch = ApiKey.FETCH.to_bytes(2, "big") + bytes(1300)
+    reader = FrameReader(1_000_000, FrameBuffers(1_000_000, 1000))
+    assert [type(frame) for frame in (*reader.feed(prefixed(fetch)), *reader.feed(prefixed(fetch) * 2))] == [bytes] * 3
 
 
 def test_a_buffer_that_has_grown_is_kept_wherever_its_frame_was_cut() -> None:

@@ -2,7 +2,7 @@
 
 Small frames are sliced from the read data. A large frame has a buffer (``get_buffer``) that the transport reads into directly.
 The buffer grows with the bytes that have arrived, so a size alone allocates no memory. On PyPy it is one that is used again, and
-frames of a kilobyte have one too.
+produce requests of a kilobyte have one too.
 """
 
 from collections import defaultdict
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
+from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.system import machine
 from twisted_kafka.system.buffers import copy_into
@@ -36,6 +37,8 @@ NOT_NOW: Final = memoryview(b"")
 """Returned in place of a buffer when nothing should be read now."""
 
 _size_at = Struct(">i").unpack_from
+_api_key_at = Struct(">h").unpack_from
+_PRODUCE = int(ApiKey.PRODUCE)
 
 _NOTHING: Sequence[Buffer] = ()
 
@@ -43,7 +46,9 @@ _NOTHING: Sequence[Buffer] = ()
 class FrameBuffers:
     """Keeps buffers of frames that nobody reads any more, to be filled again: at most ``max_bytes``. Thread-safe.
 
-    A frame of at least ``least_bytes`` is copied to a buffer even if it has arrived with others.
+    A produce request of at least ``least_bytes`` is copied to a buffer even if it has arrived with others. The handlers of other
+    requests give no buffers back. A new one for each of them would be costly on PyPy: while a major collection is in progress,
+    an object that may not move starts its next step, of some milliseconds.
     """
 
     def __init__(self, max_bytes: int, least_bytes: int) -> None:
@@ -204,7 +209,7 @@ class FrameReader:
                 self._begin(size, memoryview(data)[position:])
                 return frames
             frame_end = position + size
-            if size < self._buffers.least_bytes:
+            if size < self._buffers.least_bytes or _api_key_at(data, position)[0] != _PRODUCE:
                 frames.append(data[position:frame_end])
             else:
                 frames.append(self._copied(memoryview(data)[position:frame_end]))
