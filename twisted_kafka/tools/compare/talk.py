@@ -4,7 +4,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.compiler.codec import Message
@@ -22,6 +22,8 @@ CLOSED: Final = "connection closed"
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 LOCAL: Final = "127.0.0.1"
 _PAUSE_S: Final = 0.02
+
+T = TypeVar("T")
 
 
 class StoppedError(Exception):
@@ -139,13 +141,14 @@ class Talk:
         end = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])])
         self.until(lambda: not self.ask(end, 5, note=False).topics[0].partitions[0].error_code, f"{topic} has no leader")
 
-    def until(self, is_true: Callable[[], bool], why_not: str) -> None:
-        """Wait until something is true; raise StoppedError with ``why_not`` if it does not come true."""
+    def until(self, look: Callable[[], T | None], why_not: str) -> T:
+        """Look until there is something, which is returned. Raises StoppedError with ``why_not`` after the timeout."""
         deadline = now_s() + self._timeout_s
-        while not is_true():
+        while not (found := look()):
             if now_s() > deadline:
                 raise StoppedError(why_not)
             pause(_PAUSE_S)
+        return found
 
     def topic_id(self, topic: str) -> bytes:
         """Return the topic's id."""

@@ -11,7 +11,6 @@ from twisted_kafka.protocol.messages.administration.configs import (
     IncrementalAlterConfigsRequestAlterConfigsResource,
 )
 from twisted_kafka.tools.compare.talk import Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -46,15 +45,14 @@ def describe(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
 
 def settled(talk: Talk, name: str, key: str, value: str | None) -> None:
     """Note the description of a key once a change has arrived: Apache Kafka applies it after the answer."""
-    deadline = now_s() + TIMEOUT_S
     own = DYNAMIC_BROKER if name else DYNAMIC_DEFAULT_BROKER
-    while True:
+
+    def has_arrived() -> bool:
         (result,) = talk.ask(describe(BROKER, name, key), 4, note=False).results
         values = [each.value for config in result.configs for each in config.synonyms if each.source == own]
-        if values == ([] if value is None else [value]):
-            break
-        assert now_s() < deadline, (name, key, value, values)
-        pause(0.02)
+        return values == ([] if value is None else [value])
+
+    talk.until(has_arrived, f"{key} of broker {name or 'default'} does not become {value}")
     talk.ask(describe(BROKER, name, key), 4)
 
 

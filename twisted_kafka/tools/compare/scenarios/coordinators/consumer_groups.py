@@ -1,5 +1,7 @@
 """The consumer group protocol, which Apache Kafka 3.9 serves in KRaft mode: members, offsets, both protocols in one group."""
 
+from typing import Any
+
 from twisted_kafka.protocol.messages.coordinators.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -27,9 +29,6 @@ from twisted_kafka.protocol.messages.coordinators.offsets import (
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import SESSION_MS, commit, joined
 from twisted_kafka.tools.compare.scenarios.coordinators.members import described, joining, subscription
 from twisted_kafka.tools.compare.talk import Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
-
-WAIT_S = 20
 
 
 class Member:
@@ -81,17 +80,18 @@ def topic(talk: Talk, name: str, partitions: int) -> str:
     """Create a topic and wait until the coordinator knows it: with KRaft it hears of it later than the rest of the broker."""
     made = talk.create(name, partitions)
     talk.known(made)
-    group, deadline = talk.topic(f"probe-{name}"), now_s() + WAIT_S
-    while True:
+    group = talk.topic(f"probe-{name}")
+
+    def assigned() -> Any:
         request = ConsumerGroupHeartbeatRequest(
             group_id=group, rebalance_timeout_ms=SESSION_MS, subscribed_topic_names=[made], topic_partitions=[]
         )
         answer = talk.ask(request, 0, note=False)
         talk.ask(ConsumerGroupHeartbeatRequest(group_id=group, member_id=answer.member_id, member_epoch=-1), 0, note=False)
-        if answer.assignment.topic_partitions:
-            return made
-        assert now_s() < deadline, f"{made} is not known to the coordinator"
-        pause(0.05)
+        return answer.assignment.topic_partitions
+
+    talk.until(assigned, f"{made} is not known to the coordinator")
+    return made
 
 
 def describe(talk: Talk, *groups: str) -> None:

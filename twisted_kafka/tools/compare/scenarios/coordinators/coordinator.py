@@ -21,8 +21,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.compare.data_requests import fetch, produce
 from twisted_kafka.tools.compare.scenarios.coordinators.transactions import offsets, txn_commit, verify
-from twisted_kafka.tools.compare.talk import TIMEOUT_S, Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
+from twisted_kafka.tools.compare.talk import Talk, scenario
 
 NOW_MS = 1_700_000_000_000
 INIT_VERSION = 5
@@ -87,14 +86,13 @@ class TxnProducer:
 
     def describe(self) -> None:
         """Note the state, once no marker is being written."""
-        deadline = now_s() + TIMEOUT_S
-        while True:
+
+        def settled_state() -> Any:
             answer = self.talk.ask(DescribeTransactionsRequest(transactional_ids=[self.transactional_id]), 0, note=False)
             [state] = answer.transaction_states
-            if not state.transaction_state.startswith("Prepare"):
-                break
-            assert now_s() < deadline
-            pause(0.01)
+            return None if state.transaction_state.startswith("Prepare") else state
+
+        state = self.talk.until(settled_state, f"the transaction of {self.transactional_id} does not end")
         topics = sorted((each.topic, sorted(each.partitions)) for each in state.topics)
         has_begun = state.transaction_start_time_ms >= 0
         self.talk.answers.append(
@@ -108,15 +106,16 @@ class TxnProducer:
 
 def settled(talk: Talk, request: Message, version: int) -> Any:
     """Ask until the last transaction has ended: Kafka writes markers after it has answered."""
-    deadline = now_s() + TIMEOUT_S
     passing = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-    while True:
+
+    def lasting() -> Any:
         answer = talk.ask(request, version)
         if not passing & set(codes(answer)):
             return answer
         talk.answers.pop()
-        assert now_s() < deadline
-        pause(0.01)
+        return None
+
+    return talk.until(lasting, f"{type(request).__name__} gets a passing error only")
 
 
 def codes(answer: Any) -> list[int]:

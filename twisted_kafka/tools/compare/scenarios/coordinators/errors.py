@@ -34,8 +34,7 @@ from twisted_kafka.tools.compare.preparation import LARGEST_GROUP
 from twisted_kafka.tools.compare.scenarios.coordinators.consumer_groups import Member
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import SESSION_MS, join, joined
 from twisted_kafka.tools.compare.scenarios.coordinators.transactions import producer_of
-from twisted_kafka.tools.compare.talk import TIMEOUT_S, Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
+from twisted_kafka.tools.compare.talk import Talk, scenario
 
 OLD_JOIN = 3
 """The last version in which a member without an id gets in at once."""
@@ -54,10 +53,10 @@ def a_full_group(talk: Talk, version: int) -> None:
         request = JoinGroupRequest(group_id=group, session_timeout_ms=SESSION_MS, protocol_type="consumer", protocols=protocols)
         request.rebalance_timeout_ms = SESSION_MS
         other.send(request, OLD_JOIN)
-    deadline = now_s() + TIMEOUT_S
-    while len(talk.ask(DescribeGroupsRequest(groups=[group]), 4, note=False).groups[0].members) < LARGEST_GROUP:
-        assert now_s() < deadline
-        pause(0.02)
+    described = DescribeGroupsRequest(groups=[group])
+    talk.until(
+        lambda: len(talk.ask(described, 4, note=False).groups[0].members) >= LARGEST_GROUP, f"{group} does not get its members"
+    )
     join(first, OLD_JOIN, group, member_id, note=False)
     for other in others:
         assert not other.receive(JoinGroupRequest, OLD_JOIN, note=False).error_code

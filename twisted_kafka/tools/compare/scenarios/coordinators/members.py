@@ -20,9 +20,6 @@ from twisted_kafka.protocol.messages.coordinators.offsets import (
 )
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import SESSION_MS, commit, join, joined
 from twisted_kafka.tools.compare.talk import Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
-
-WAIT_S = 10
 
 
 def joining(version: int, group: str, member: str, metadata: bytes, **fields: object) -> JoinGroupRequest:
@@ -39,10 +36,8 @@ def joining(version: int, group: str, member: str, metadata: bytes, **fields: ob
 
 def described(talk: Talk, group: str, state: str) -> None:
     """Wait until the group is in a state: a request on another connection has arrived then."""
-    deadline = now_s() + WAIT_S
-    while talk.ask(DescribeGroupsRequest(groups=[group]), 5, note=False).groups[0].group_state != state:
-        assert now_s() < deadline, f"{group} did not get {state}"
-        pause(0.01)
+    request = DescribeGroupsRequest(groups=[group])
+    talk.until(lambda: talk.ask(request, 5, note=False).groups[0].group_state == state, f"{group} did not get {state}")
 
 
 def new_id(talk: Talk, version: int, group: str, metadata: bytes) -> str:

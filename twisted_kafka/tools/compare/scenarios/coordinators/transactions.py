@@ -46,8 +46,8 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.compare.data_requests import fetch, produce
 from twisted_kafka.tools.compare.preparation import SETTINGS
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import commit, joined
-from twisted_kafka.tools.compare.talk import TIMEOUT_S, Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
+from twisted_kafka.tools.compare.talk import Talk, scenario
+from twisted_kafka.tools.compare.waits import pause
 
 OFFSETS_TOPIC = "__consumer_offsets"
 VERIFICATION = "transaction.partition.verification.enable"
@@ -305,8 +305,5 @@ def verify(talk: Talk, value: str) -> None:
     asked = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[VERIFICATION])]
     )
-    deadline = now_s() + TIMEOUT_S
-    while talk.ask(asked, 1, note=False).results[0].configs[0].value != value:
-        assert now_s() < deadline
-        pause(0.05)
+    talk.until(lambda: talk.ask(asked, 1, note=False).results[0].configs[0].value == value, f"{VERIFICATION} is not set")
     pause(0.2)  # Apache Kafka shows the new value a little before it acts on it

@@ -2,6 +2,7 @@
 
 from base64 import urlsafe_b64encode
 from functools import partial
+from itertools import chain, repeat
 from typing import Any, Final
 
 from twisted_kafka.protocol.errors import ErrorCode
@@ -25,8 +26,7 @@ from twisted_kafka.protocol.messages.share.share_state import (
 )
 from twisted_kafka.tools.compare.data_requests import fill
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import joined
-from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, TIMEOUT_S, StoppedError, Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
+from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, Talk, scenario
 
 newer = partial(scenario, registry=SCENARIOS_OF_KAFKA_4)
 
@@ -34,7 +34,6 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 LEAVE: Final = -1
 FINAL: Final = -1
 SHARE_COORDINATOR: Final = 2
-_PAUSE_S: Final = 0.05
 
 Acknowledged = tuple[int, int, list[int]]
 """The first and the last offset of a batch, and its acknowledgement types."""
@@ -47,17 +46,23 @@ def topic_of(talk: Talk, name: str = "t", partitions: int = 1) -> bytes:
     return talk.topic_id(topic)
 
 
-def await_share_coordinator(talk: Talk, group: str, topic_id: bytes, partition: int = 0) -> None:
-    """Wait until the share coordinator of a partition has loaded its state: the first question creates its topic."""
+def await_share_coordinator(talk: Talk, group: str, topic_id: bytes, partition: int = 0, *, exists: bool = True) -> None:
+    """Wait until the share coordinator of a partition has loaded its state, and knows the partition if it exists.
+
+    The first question creates the coordinator's topic.
+    """
     key = f"{group}:{_uuid_text(topic_id)}:{partition}"
     where = FindCoordinatorRequest(key_type=SHARE_COORDINATOR, coordinator_keys=[key])
     talk.until(lambda: not talk.ask(where, 6, note=False).coordinators[0].error_code, "there is no share coordinator")
     data = ReadStateSummaryData(topic_id=topic_id, partitions=[ReadShareGroupStateSummaryRequestPartitionData(partition=partition)])
     read = ReadShareGroupStateSummaryRequest(group_id=group, topics=[data])
 
+    passing = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    passing |= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if exists else set()
+
     def is_loaded() -> bool:
         (result,) = talk.ask(read, 0, note=False).results
-        return result.partitions[0].error_code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return result.partitions[0].error_code not in passing
 
     talk.until(is_loaded, "the share coordinator does not load its state")
 
@@ -90,13 +95,13 @@ class ShareMember:
 
     def join(self) -> "ShareMember":
         """Join, and wait for an assignment: the group's partitions are initialized meanwhile."""
-        deadline = now_s() + TIMEOUT_S
-        answer = self.beat(0, subscribed_topic_names=[self.topic])
-        while answer.error_code or answer.assignment is None or not answer.assignment.topic_partitions:
-            if now_s() > deadline:
-                raise StoppedError(f"no assignment: {answer}")
-            pause(_PAUSE_S)
-            answer = self.beat(subscribed_topic_names=[self.topic])
+        epochs = chain([0], repeat(None))
+
+        def is_assigned() -> bool:
+            answer = self.beat(next(epochs), subscribed_topic_names=[self.topic])
+            return not answer.error_code and answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+        self.talk.until(is_assigned, f"{self.group} has no assignment")
         return self
 
     def leave(self) -> None:

@@ -202,7 +202,7 @@ def share_states_of_several_partitions(talk: Talk, version: int) -> None:
     """Each of the five requests for several partitions at once, one of which does not exist, for none, and for one twice."""
     group, topic_id = talk.topic("group"), topic_of(talk, "t", 2)
     for partition in (0, 1, 9):
-        await_share_coordinator(talk, group, topic_id, partition)
+        await_share_coordinator(talk, group, topic_id, partition, exists=partition < 2)
     requests: tuple[tuple[Any, Any, Any, int, dict[str, Any]], ...] = (
         (wire.InitializeShareGroupStateRequest, wire.InitializeStateData, wire.InitializeShareGroupStateRequestPartitionData, 0,
          {"state_epoch": 1, "start_offset": 3}),

@@ -30,12 +30,10 @@ from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import join, joined
 from twisted_kafka.tools.compare.scenarios.kafka_4.share_members import groups_of_other_kinds, newer, topic_of
 from twisted_kafka.tools.compare.scenarios.kafka_4.written_records import written_records
-from twisted_kafka.tools.compare.talk import TIMEOUT_S, StoppedError, Talk
-from twisted_kafka.tools.compare.waits import now_s, pause
+from twisted_kafka.tools.compare.talk import Talk
 
 LEAVE: Final = -1
 AWAY: Final = -2
-_PAUSE_S: Final = 0.1
 _STREAMS_KINDS: Final = {kind: GROUP_RECORD_KINDS[kind] for kind in (2, 17, 19, 20, 21, 22, 23)}
 
 Subtopology = StreamsGroupHeartbeatRequestSubtopology
@@ -90,24 +88,27 @@ class StreamsMember:
 
     def settle(self, *others: "StreamsMember") -> None:
         """Send heartbeats until the group is stable."""
-        deadline = now_s() + TIMEOUT_S
-        while _describe(self.talk, 1, self.group).group_state != "Stable":
-            if now_s() > deadline:
-                raise StoppedError(f"group {self.group} does not become stable")
+
+        def is_stable() -> bool:
+            if _describe(self.talk, 1, self.group).group_state == "Stable":
+                return True
             for member in (self, *others):
                 member.beat(note=False)
-            pause(_PAUSE_S)
+            return False
+
+        self.talk.until(is_stable, f"group {self.group} does not become stable")
 
 
 def source(talk: Talk, name: str, partitions: int = 1) -> None:
     """Create a topic, and wait until the group coordinator knows it: with KRaft it does so later than others."""
     topic_of(talk, name, partitions)
     prober = StreamsMember(talk, talk.topic(f"knows.{name}"))
-    deadline = now_s() + TIMEOUT_S
-    while (answer := prober.join(subtopology("0", talk.topic(name)), note=False)).error_code or answer.status:
-        if now_s() > deadline:
-            raise StoppedError(f"the coordinator does not know topic {name}")
-        pause(_PAUSE_S)
+
+    def is_known() -> bool:
+        answer = prober.join(subtopology("0", talk.topic(name)), note=False)
+        return not answer.error_code and not answer.status
+
+    talk.until(is_known, f"the coordinator does not know topic {name}")
     prober.ask(LEAVE, note=False)
 
 
@@ -223,12 +224,14 @@ def streams_topologies(talk: Talk, version: int) -> None:
     member.join(writer, reader, version=version)
     described(talk, version, member.group)
     source(talk, "t", 3)
-    deadline = now_s() + TIMEOUT_S
-    while _describe(talk, 1, member.group).group_state == "NotReady":
-        if now_s() > deadline:
-            raise StoppedError("internal topics are not created")
+
+    def is_ready() -> bool:
+        if _describe(talk, 1, member.group).group_state != "NotReady":
+            return True
         member.beat(note=False)
-        pause(_PAUSE_S)
+        return False
+
+    talk.until(is_ready, "internal topics are not created")
     for name in (counts, words):
         talk.known(name)
     member.settle()

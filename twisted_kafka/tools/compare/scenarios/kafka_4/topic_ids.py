@@ -23,8 +23,7 @@ from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRe
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.tools.compare.answers import plain
 from twisted_kafka.tools.compare.data_requests import data
-from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, TIMEOUT_S, Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
+from twisted_kafka.tools.compare.talk import SCENARIOS_OF_KAFKA_4, Talk, scenario
 
 UNKNOWN, OTHER = b"u" * 16, b"v" * 16
 newer = partial(scenario, registry=SCENARIOS_OF_KAFKA_4)
@@ -44,11 +43,8 @@ def deleted(talk: Talk) -> None:
     """Delete the topic, and wait until the broker has forgotten it: with KRaft that is later than the answer."""
     topic_id = talk.topic_id(talk.topic("t"))
     talk.ask(DeleteTopicsRequest(topic_names=[talk.topic("t")], timeout_ms=10_000), 5, note=False)
-    deadline = now_s() + TIMEOUT_S
     request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_id)])
-    while not talk.ask(request, 12, note=False).topics[0].error_code:
-        assert now_s() < deadline, "the topic is still known"
-        pause(0.02)
+    talk.until(lambda: talk.ask(request, 12, note=False).topics[0].error_code, "the topic is still known")
 
 
 def ask(talk: Talk, request: ProduceRequest, version: int) -> None:

@@ -17,12 +17,10 @@ from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.compare.data_requests import START_MS, data, fetch, list_offsets, produce, records
 from twisted_kafka.tools.compare.scenarios.coordinators.groups import commit
 from twisted_kafka.tools.compare.talk import Talk, scenario
-from twisted_kafka.tools.compare.waits import now_s, pause
 
 CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)
 WHOLE = 1_000_000
 MOST_FETCHES = 30
-WAIT_S = 10
 
 
 def consumed(talk: Talk, version: int, topic: str, offset: int = 0) -> None:
@@ -172,10 +170,8 @@ def several_partitions_at_once(talk: Talk, version: int) -> None:
 
 def gone_from_the_leader(talk: Talk, topic: str) -> None:
     """Wait until the replica is gone: Apache Kafka answers the deletion before."""
-    deadline = now_s() + WAIT_S
-    while not talk.ask(list_offsets(topic, -1), 5, note=False).topics[0].partitions[0].error_code:
-        assert now_s() < deadline
-        pause(0.02)
+    end = list_offsets(topic, -1)
+    talk.until(lambda: talk.ask(end, 5, note=False).topics[0].partitions[0].error_code, f"{topic} is not deleted")
 
 
 @scenario(MetadataRequest)
