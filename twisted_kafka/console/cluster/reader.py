@@ -65,28 +65,35 @@ class Reader:
     def fetch(self) -> Iterator[Seen]:
         """Return the next records, without those of aborted transactions; waits ``max_wait_ms`` for some."""
         found = self._session.retrying(self._fetch)
-        for partition, answer in found:
-            yield from self._records(partition, answer)
+        for partition, answer, is_partial in found:
+            yield from self._records(partition, answer, is_partial)
 
-    def _fetch(self) -> list[tuple[TopicPartition, Any]]:
-        found: list[tuple[TopicPartition, Any]] = []
+    def _fetch(self) -> list[tuple[TopicPartition, Any, bool]]:
+        """Return the partitions with their answers, and whether the response may have had no room for more of their records."""
+        found: list[tuple[TopicPartition, Any, bool]] = []
         leaders = self._session.by_leader(self.positions)
         for leader, mine in leaders.items():
             response = self._session.ask(self._request(mine, is_only=len(leaders) == 1), leader, latest=BY_NAME)
             if response.error_code:
                 raise problem("the fetch", response.error_code)
-            for topic in response.responses:
-                for each in topic.partitions:
-                    partition = TopicPartition(topic.topic, each.partition_index)
-                    if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                        if not self._to_start(partition) and not found:
-                            raise TryAgainError(f"{partition}: the offset {self.positions[partition]} cannot be read yet")
-                    elif each.error_code:
-                        error = problem(f"{partition.topic} partition {partition.partition}", each.error_code)
-                        if not isinstance(error, TryAgainError) or not found:
-                            raise error
-                    else:
-                        found.append((partition, (each, response.throttle_time_ms)))
+            named = [
+                (TopicPartition(topic.topic, each.partition_index), each)
+                for topic in response.responses
+                for each in topic.partitions
+            ]
+            asked = [(partition, each) for partition, each in named if partition in self.positions]
+            # The first partitions may have filled the response.
+            is_partial = response.throttle_time_ms > 0 or any(each.records for _, each in asked)
+            for partition, each in asked:
+                if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    if not self._to_start(partition) and not found:
+                        raise TryAgainError(f"{partition}: the offset {self.positions[partition]} cannot be read yet")
+                elif each.error_code:
+                    error = problem(f"{partition.topic} partition {partition.partition}", each.error_code)
+                    if not isinstance(error, TryAgainError) or not found:
+                        raise error
+                else:
+                    found.append((partition, each, is_partial))
         return found
 
     def _request(self, mine: Sequence[TopicPartition], *, is_only: bool) -> FetchRequest:
@@ -124,8 +131,7 @@ class Reader:
         self._end_if_done(partition)
         return True
 
-    def _records(self, partition: TopicPartition, found: tuple[Any, int]) -> Iterator[Seen]:
-        answer, throttle_time_ms = found
+    def _records(self, partition: TopicPartition, answer: Any, is_partial: bool) -> Iterator[Seen]:
         data = _joined(answer.records)
         aborted = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
         mine = self._aborted.setdefault(partition, set())
@@ -144,7 +150,7 @@ class Reader:
             raise CommandError(
                 f"{partition} has a batch of more than {self._limits.partition_bytes} bytes that the broker does not send whole"
             )
-        if not has_batch and not throttle_time_ms and self._ends is not None:
+        if not has_batch and not is_partial and self._ends is not None:
             del self.positions[partition]  # the log ends before the end that was asked for
             return
         self._end_if_done(partition)
