@@ -39,6 +39,9 @@ from benchmarks.unseen.fifth import habits as fifth_habits
 from benchmarks.unseen.fifth import operations as fifth_operations
 from benchmarks.unseen.fifth import people as fifth_people
 from benchmarks.unseen.fourth import habits, operations, people
+from benchmarks.unseen.sixth import habits as sixth_habits
+from benchmarks.unseen.sixth import operations as sixth_operations
+from benchmarks.unseen.sixth import people as sixth_people
 from benchmarks.unseen.world import DAY_S, Day, Request, quiet
 from benchmarks.unseen.writers import DATE, kafka_lines, own_lines
 from twisted_kafka_spark import views
@@ -50,6 +53,7 @@ from twisted_kafka_spark.records.lines import LineReader
 
 SIZES = (3, 1, 12, 3, 60)
 NEWEST_SIZES = (3, 30, 5, 3, 30)
+SIXTH_SIZES = (3, 60, 12, 3, 60)
 # The request log of Kafka does not say which broker it is of: each broker has its own.
 FORMATS = ("own", "kafka", "own", "kafka-json")
 LOADS = ("plain", "office", "flat", "growth", "weekend")
@@ -62,6 +66,8 @@ FOURTH = (*operations.SHAPES, *people.SHAPES)
 FOURTH_KEPT = tuple(random.Random(20261129).sample(sorted(FOURTH, key=lambda each: each.__name__), len(FOURTH) // 3))
 FIFTH = (*fifth_operations.SHAPES, *fifth_people.SHAPES)
 FIFTH_KEPT = tuple(random.Random(20261130).sample(sorted(FIFTH, key=lambda each: each.__name__), len(FIFTH) // 3))
+SIXTH = (*sixth_operations.SHAPES, *sixth_people.SHAPES)
+SIXTH_KEPT = tuple(random.Random(20261201).sample(sorted(SIXTH, key=lambda each: each.__name__), len(SIXTH) // 3))
 SETS = {
     "first": (*shapes.SHAPES, *shapes_of_clients.SHAPES),
     "runbooks": shapes_of_runbooks.SHAPES,
@@ -73,6 +79,8 @@ SETS = {
     "fourth-kept": FOURTH_KEPT,
     "fifth": tuple(each for each in FIFTH if each not in FIFTH_KEPT),
     "fifth-kept": FIFTH_KEPT,
+    "sixth": tuple(each for each in SIXTH if each not in SIXTH_KEPT),
+    "sixth-kept": SIXTH_KEPT,
 }
 QUIET_SETS = {
     "first": shapes_of_quiet.SHAPES,
@@ -85,8 +93,11 @@ QUIET_SETS = {
     "fourth-kept": habits.SHAPES,
     "fifth": fifth_habits.SHAPES,
     "fifth-kept": fifth_habits.SHAPES,
+    "sixth": sixth_habits.SHAPES,
+    "sixth-kept": sixth_habits.SHAPES,
 }
-NEW_SETS = ("newest", "kept-back", "fourth", "fourth-kept", "fifth", "fifth-kept")
+SIXTH_SETS = ("sixth", "sixth-kept")
+NEW_SETS = ("newest", "kept-back", "fourth", "fourth-kept", "fifth", "fifth-kept", *SIXTH_SETS)
 TOLERANCE_S = 12 * 60
 _TICK_S = 600
 
@@ -149,7 +160,7 @@ def make_day(seed: int, incidents: int, only: list[str] | None, of: str = "first
 
 def empty_day(seed: int, of: str, load: str) -> Day:
     """Return the day of a seed before anything is planted. Days of the newest sets have a few clients or thousands, too."""
-    sizes = NEWEST_SIZES if of in NEW_SETS else SIZES
+    sizes = SIXTH_SIZES if of in SIXTH_SETS else NEWEST_SIZES if of in NEW_SETS else SIZES
     day = quiet(sizes[seed % len(sizes)] if FORMATS[seed % len(FORMATS)] == "own" else 1, seed, load)
     if of in NEW_SETS and seed % 5 == 3:
         shapes_of_habits.few_clients(day)

@@ -19,7 +19,7 @@ from twisted_kafka_spark.records.schema import PHASES
 DATE = "2026-04-14"
 _MIDNIGHT = datetime.datetime.fromisoformat(f"{DATE}T00:00:00+00:00")
 _OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Alter": 7, "Describe": 8, "AlterConfigs": 11, "All": 2}
-_RESOURCES = {"topic": 2, "broker": 4, "group": 3, "cluster": 4, "transactional-id": 5}
+_RESOURCES = {"topic": 2, "broker": 4, "group": 3, "cluster": 4, "transactional-id": 5, "broker-logger": 8}
 Body = dict[str, Any]
 
 
