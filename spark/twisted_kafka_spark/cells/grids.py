@@ -106,14 +106,17 @@ class Grid:
         """Return the sums of some measures over the other keys."""
         places = [self.keys.index(key) for key in keys]
         numbers: dict[Name, int] = {}
-        row = np.array([numbers.setdefault(tuple(name[at] for at in places), len(numbers)) for name in self.names], np.int64)
+        rows = [numbers.setdefault(tuple(name[at] for at in places), len(numbers)) for name in self.names]
         summed = Grid(keys, list(numbers), self.axis)
-        order = np.argsort(row, kind="stable")
-        starts = np.searchsorted(row[order], np.arange(len(numbers)))
         for measure in measures:
-            matrix = self.values[measure]
-            summed.values[measure] = np.add.reduceat(matrix[order], starts, axis=0) if len(starts) else matrix
+            summed.values[measure] = np.zeros((len(numbers), self.axis.length))
+            for row, values in zip(rows, self.values[measure], strict=True):
+                summed.values[measure][row] += values
         return summed
+
+    def of_rows(self, rows: Sequence[int], measures: Sequence[str]) -> Grid:
+        """Return some rows with some measures."""
+        return Grid(self.keys, [self.names[row] for row in rows], self.axis, {each: self.values[each][rows] for each in measures})
 
 
 def _busiest(names: list[Name], row: Numbers, cells: pa.Table, places: Numbers) -> tuple[list[Name], Numbers, pa.Table, Numbers]:

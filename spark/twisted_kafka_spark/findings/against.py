@@ -146,7 +146,7 @@ def _unlike(
 ) -> Finding:
     client_id, principal, api = name
     expected, count = sum(each.mean for each in usual), sum(sent)
-    span = Span(first, last + _HOUR - _MINUTE, ())
+    span = Span(first, last + _HOUR - _MINUTE)
     how = "far less" if count < expected else "far more"
     return Finding(
         "unusual-hours",

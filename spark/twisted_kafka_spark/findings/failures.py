@@ -101,9 +101,7 @@ class _Failing:
 
     def overlap(self, other: _Failing) -> float:
         """Return the share of its minutes that another one has, too."""
-        first, last = max(self.span.first, other.span.first), min(self.span.last, other.span.last)
-        length = (self.span.last - self.span.first) // MINUTE + 1
-        return max((last - first) // MINUTE + 1, 0) / length
+        return self.span.common_minutes(other.span) / self.span.length_minutes
 
 
 def failing_requests(tables: Tables) -> Iterator[Finding]:
@@ -339,7 +337,7 @@ def _finding(tables: Tables, one: _Failing) -> Finding:
         "other errors": ", ".join(one.errors[1:]) or None,
         "apis": ", ".join(one.apis),
         "errors": one.requests,
-        "minutes": (one.span.last - one.span.first) // MINUTE + 1,
+        "minutes": one.span.length_minutes,
         "maximum per minute": round(max(one.span.values)),
         "top client": top[0][0][0] if top else None,
         "client_id": client,

@@ -40,8 +40,9 @@ from twisted_kafka_spark.findings.partial.late import late_readers
 from twisted_kafka_spark.findings.partial.partitions import unwritten_partitions
 from twisted_kafka_spark.findings.partial.routes import unreached_brokers
 from twisted_kafka_spark.findings.partial.together import silent_together
-from twisted_kafka_spark.findings.places import SLOW_PHASES, slow_phases
 from twisted_kafka_spark.findings.shares import share_groups
+from twisted_kafka_spark.findings.slow.find import slow_phases
+from twisted_kafka_spark.findings.slow.phases import SLOW_PHASES
 from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 from twisted_kafka_spark.findings.uneven import skew, unreadable_lines
 

@@ -116,21 +116,36 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of unusual minutes from the first to the last, inclusive, with the value of each."""
+    """The minutes from the first to the last, inclusive, with the value of each minute that is unusual."""
 
     first: datetime.datetime
     last: datetime.datetime
-    values: tuple[float, ...]
+    values: tuple[float, ...] = ()
 
     @property
-    def minutes(self) -> int:
-        """The number of unusual minutes."""
+    def unusual_minutes(self) -> int:
+        """The number of minutes with a value."""
         return len(self.values)
+
+    @property
+    def length_minutes(self) -> int:
+        """The number of minutes from the first to the last."""
+        return (self.last - self.first) // MINUTE + 1
+
+    def common_minutes(self, other: Span) -> int:
+        """Return the number of minutes that another span has, too."""
+        return max((min(self.last, other.last) - max(self.first, other.first)) // MINUTE + 1, 0)
 
     @property
     def where(self) -> str:
         """The condition that selects the lines of this span."""
         return f"time >= '{_prefix(self.first)}' AND time < '{_prefix(self.last + MINUTE)}'"
+
+
+def enclosing(spans: Iterable[Span]) -> Span:
+    """Return the span from the first minute of any of some spans to the last one."""
+    every = list(spans)
+    return Span(min(each.first for each in every), max(each.last for each in every))
 
 
 def _prefix(moment: datetime.datetime) -> str:

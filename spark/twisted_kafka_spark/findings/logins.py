@@ -149,7 +149,7 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
             "node": main_value(rows, "node") if len({each["node"] for each in tables["listener"]}) > 1 else None,
         },
         (f"connection LIKE {quoted(f'%-{prefix}:%')}" if prefix else "error IN ('" + "', '".join(LOGIN_ERRORS) + "')")
-        + f" AND {Span(first, last, ()).where}",
+        + f" AND {Span(first, last).where}",
         "Correct the client's credentials if it is yours (a password or token may have expired); otherwise block the addresses: "
         "connection.failed.authentication.delay.ms only slows guessing down.",
         text(first),

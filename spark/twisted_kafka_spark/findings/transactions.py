@@ -136,7 +136,7 @@ def _whose(clients: list[str | None], principal: str | None) -> str:
 
 def _from_first_to_last(grid: Grid, rows: list[int], run: Run) -> Span:
     starts, ends = grid["first_us"][rows, run[0]], grid["last_us"][rows, run[1]]
-    return Span(minute_of(starts[starts > 0].min()), minute_of(ends.max()), ())
+    return Span(minute_of(starts[starts > 0].min()), minute_of(ends.max()))
 
 
 def _named(tables: Tables) -> list[Row]:

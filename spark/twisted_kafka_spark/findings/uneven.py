@@ -119,7 +119,7 @@ def _hot_partition(
     writers = [each for each in tables["lineage"] if each["topic"] == row["topic"] and each["api"] == "Produce"]
     writers.sort(key=lambda each: -(each["bytes"] or 0))
     only = len({(each["client_id"], each["principal"]) for each in writers}) == 1
-    span = Span(hours[0], hours[1] + _HOUR - MINUTE, ()) if hours is not None else None
+    span = Span(hours[0], hours[1] + _HOUR - MINUTE) if hours is not None else None
     return Finding(
         "hot-partition",
         f"Partition {row['partition']} of topic {row['topic']} received {share:.0%} of the bytes produced to its "

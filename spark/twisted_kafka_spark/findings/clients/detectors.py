@@ -65,7 +65,7 @@ def _spanned(name: str, title: str, span: Span, where: str, advice: str, **evide
     return Finding(
         name,
         f"{title}, {text(span.first)} to {text(span.last)}",
-        {"minutes": span.minutes, "maximum per minute": round(max(span.values)), **evidence},
+        {"minutes": span.unusual_minutes, "maximum per minute": round(max(span.values)), **evidence},
         f"{where} AND {span.where}",
         advice,
         text(span.first),
@@ -199,7 +199,7 @@ def rebalance_storms(tables: Tables) -> Iterator[Finding]:
             inside = slice(grid.axis.place(span.first), grid.axis.place(span.last) + 1)
             sums = {row: float(grid["requests"][row, inside].sum()) for row in mine}
             joins = [count for row, count in sums.items() if grid.names[row][3] == "JoinGroup" and count]
-            if span.minutes < limits.STORM_MINUTES or sum(joins) < limits.STORM_ROUNDS * len(joins):
+            if span.unusual_minutes < limits.STORM_MINUTES or sum(joins) < limits.STORM_ROUNDS * len(joins):
                 continue
             yield _rebalance_storm(group, span, {grid.names[row]: count for row, count in sums.items() if count})
     known = {name[1:3] for name in grid.names}

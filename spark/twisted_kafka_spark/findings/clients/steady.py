@@ -11,7 +11,7 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS
 from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.clients.persons import is_about
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, text
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, text
 from twisted_kafka_spark.findings.runs import median, runs, span_of
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def leaked_connections(tables: Tables, known: Sequence[Finding]) -> Iterator[Fin
                     "client_id": client_id,
                     "principal": principal,
                     "connections": opened,
-                    "a minute": round(opened / ((span.last - span.first) // MINUTE + 1), 1),
+                    "a minute": round(opened / span.length_minutes, 1),
                     "requests per connection": round(requests / opened, 1),
-                    "minutes": (span.last - span.first) // MINUTE + 1,
+                    "minutes": span.length_minutes,
                 },
                 f"{equal(client_id=client_id)} AND {span.where}",
                 "Reuse one client and close those that are not needed: each connection takes memory and a file descriptor until "

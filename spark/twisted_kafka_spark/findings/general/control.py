@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, equal, several, text, the_only
+from twisted_kafka_spark.findings.finding import Finding, equal, several, text, the_only
 from twisted_kafka_spark.findings.runs import runs, span_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _finding(grid: Grid, control: _Control, rows: list[int], run: Run, rounds: i
             "principal": the_only(principals),
             "apis": ", ".join(apis),
             "requests": count,
-            "minutes": (span.last - span.first) // MINUTE + 1,
+            "minutes": span.length_minutes,
             "slots of five minutes with some": int(np.count_nonzero(grid["requests"][rows][:, inside].sum(0))),
         },
         (equal(client_id=clients[0]) + " AND " if len(clients) == 1 else "")

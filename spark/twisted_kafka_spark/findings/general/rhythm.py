@@ -41,7 +41,7 @@ def lost_rhythms(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
         first, end, every = found
         begin, is_over = minute_of(grid["last_us"][row, first]) + MINUTE, end < len(counts)
         last = (minute_of(grid["first_us"][row, end]) if is_over else grid.axis.moment(grid.axis.length)) - MINUTE
-        span = Span(begin, last, ())
+        span = Span(begin, last)
         if any(is_about(each, (client_id, principal), span) for each in known):
             continue
         yield _finding(tables, grid, row, span, every * grid.axis.step_s / 60)

@@ -14,7 +14,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import is_about
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, several, text, the_only
 from twisted_kafka_spark.findings.general.breaks import Break, breaks
 from twisted_kafka_spark.findings.general.series import (
     CONNECTIONS,
@@ -187,8 +187,7 @@ def _factor(series: Series, found: Break) -> float:
 
 def _common(one: Span, other: Span) -> float:
     """Return the part of the time of two spans together that is in both."""
-    both = (min(one.last, other.last) - max(one.first, other.first)) / MINUTE + 1
-    return max(both, 0.0) / ((max(one.last, other.last) - min(one.first, other.first)) / MINUTE + 1)
+    return one.common_minutes(other) / enclosing((one, other)).length_minutes
 
 
 def _is_at_once(one: Span, other: Span) -> bool:
@@ -262,7 +261,7 @@ def _is_told(finding: Finding, together: list[_Change]) -> bool:
     """Return whether a finding is about the same subject, at the same time, and names the API or a cause."""
     first, last = (each if each is None else datetime.datetime.fromisoformat(each) for each in (finding.first, finding.last))
     main = min(together, key=lambda each: each.rank)
-    if first is None or last is None or _common(Span(first, last, ()), main.span) < _TOLD:
+    if first is None or last is None or _common(Span(first, last), main.span) < _TOLD:
         return False
     if main.series.measure.name == "failed" and not _is_about_errors(finding):
         return False
@@ -321,7 +320,7 @@ def _finding(tables: Tables, together: list[_Change]) -> Finding:
     main = min(together, key=lambda each: each.rank)
     series, found = main.series, main.found
     alike = [each for each in together if each.kind == main.kind]
-    span = Span(min(each.span.first for each in alike), max(each.span.last for each in alike), ())
+    span = enclosing(each.span for each in alike)
     subjects = list(dict.fromkeys(each.series.subject for each in alike))
     clients = sorted({client for each in subjects for client in each.clients}, key=str)
     principals = sorted({each.principal for each in subjects if each.principal is not None})
@@ -359,7 +358,7 @@ def _finding(tables: Tables, together: list[_Change]) -> Finding:
             "topics": several(topics),
             f"{unit} before": _shown(main, found.before),
             f"{unit} after": _shown(main, found.after),
-            "minutes": (span.last - span.first) // MINUTE + 1,
+            "minutes": span.length_minutes,
         },
         " AND ".join([*conditions, span.where]),
         "Ask what changed then: a deployment, a setting, the data, a service behind it, or the network. --compare shows the rest.",
@@ -451,7 +450,7 @@ def costly(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
                 "requests": int(count),
                 "mean ms": round(mine / count / 1000),
                 "share of the time": round(share, 3),
-                "minutes": (span.last - span.first) // MINUTE + 1,
+                "minutes": span.length_minutes,
             },
             f"{equal(client_id=client_id, api=api)} AND {span.where}",
             "Let it ask less often, or for less: each of these requests keeps a handler busy for as long.",

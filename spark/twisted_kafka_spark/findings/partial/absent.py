@@ -13,7 +13,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, from_us, grouped, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, from_us, grouped, several, text, the_only
 from twisted_kafka_spark.findings.partial.leaders import moved_leaders
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, span_of
 
@@ -102,7 +102,7 @@ def _silence(grid: Grid, row: int) -> _Silence | None:
         return None
     first = minute_of(grid["last_us"][row, run[0] - 1]) + MINUTE
     last = minute_of(grid["first_us"][row, run[1] + 1]) - MINUTE if has_ended else grid.axis.moment(grid.axis.length) - MINUTE
-    return _Silence(client_id, principal, api, Span(first, last, ()), has_ended, usual * length, usual * 60 / grid.axis.step_s)
+    return _Silence(client_id, principal, api, Span(first, last), has_ended, usual * length, usual * 60 / grid.axis.step_s)
 
 
 def _prevents(finding: Finding, one: _Silence) -> bool:
@@ -153,7 +153,7 @@ def _silent(tables: Tables, together: list[_Silence]) -> Finding:
     one = max(together, key=lambda each: (each.api != "OffsetCommit", each.missing))
     clients = list(dict.fromkeys((each.client_id, each.principal) for each in together))
     apis = sorted({each.api for each in together if (each.client_id, each.principal) == (one.client_id, one.principal)})
-    span = Span(min(each.span.first for each in together), max(each.span.last for each in together), ())
+    span = enclosing(each.span for each in together)
     stalled = apis == ["OffsetCommit"] and len(clients) == 1 and _fetches(tables, one)
     who = name_of(one.client_id) if len(clients) == 1 else f"{len(clients)} clients"
     what = "committed nothing, but went on fetching" if stalled else f"sent no {' or '.join(apis)} requests"
@@ -176,7 +176,7 @@ def _silent(tables: Tables, together: list[_Silence]) -> Finding:
             "topic": the_only(topics),
             "topics": several(topics),
             "group_id": _group_of(tables, clients),
-            "minutes": (span.last - span.first) // MINUTE + 1,
+            "minutes": span.length_minutes,
             "usual per minute": round(one.usual, 1),
             "requests missing": round(whole),
         },

@@ -39,7 +39,7 @@ def late_readers(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
         first = caught_up[0]
         starts = grid["first_us"][rows, first]
         came = minute_of(starts[starts > 0].min())
-        span = Span(grid.axis.moment(0), came - MINUTE, ())
+        span = Span(grid.axis.moment(0), came - MINUTE)
         clients = sorted({grid.names[row][0] for row in rows}, key=str)
         if any(each.name == "silent-client" and each.evidence.get("client_id") in clients for each in known):
             continue
@@ -88,7 +88,7 @@ def _finding(
             "group_id": the_only(sorted(groups)),
             "topic": the_only(topics),
             "topics": several(topics),
-            "minutes away": (span.last - span.first) // MINUTE + 1,
+            "minutes away": span.length_minutes,
             "minutes of catching up": minutes,
             "bytes": int(size),
         },

@@ -11,7 +11,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.detectors import service_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, several, text
+from twisted_kafka_spark.findings.finding import Finding, Span, several, text
 from twisted_kafka_spark.findings.runs import Run, median, rolling, runs, span_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _hot(parts: _Parts, row: int, run: Run) -> Finding:
         {
             "node": node,
             "brokers with less": several([str(each) for each in less]) or ", ".join(map(str, less)),
-            "minutes": (span.last - span.first) // MINUTE + 1,
+            "minutes": span.length_minutes,
             "usual share": f"{usual:.0%}",
             "share": f"{share:.0%}",
             "requests more": round(surplus),

@@ -67,7 +67,7 @@ def unwritten_partitions(tables: Tables) -> Iterator[Finding]:
                 some = [partitions[gap.place] for gap in together]
                 is_over = max(gap.run[1] for gap in together) < count - 1
                 first, last = (begin + datetime.timedelta(minutes=round(at * 60)) for at in span)
-                yield _left(tables, topic, some, Span(first, last - MINUTE, ()), is_over, _missing(writes, together))
+                yield _left(tables, topic, some, Span(first, last - MINUTE), is_over, _missing(writes, together))
 
 
 def _expected(writes: Matrix) -> Matrix:

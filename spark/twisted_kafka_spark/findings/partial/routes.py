@@ -14,7 +14,7 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.kinds import HOUR_S
 from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, grouped, several, text, the_only
 from twisted_kafka_spark.findings.runs import minute_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class _Gap:
 
     @property
     def span(self) -> Span:
-        return Span(minute_of(self.first_us) + MINUTE, minute_of(self.last_us) - MINUTE, ())
+        return Span(minute_of(self.first_us) + MINUTE, minute_of(self.last_us) - MINUTE)
 
 
 def unreached_brokers(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
@@ -207,7 +207,7 @@ def _unreached(tables: Tables, together: list[_Gap]) -> Finding:
     principals = sorted({str(each.route.principal) for each in together})
     apis = sorted({each.route.api for each in together})
     nodes, missing = sorted({each.route.node for each in together}), sum(each.missing for each in together)
-    span = Span(min(each.span.first for each in together), max(each.span.last for each in together), ())
+    span = enclosing(each.span for each in together)
     is_over = all(each.is_over for each in together)
     who = name_of(clients[0]) if len(clients) == 1 else f"{len(clients)} clients"
     topics = sorted(
@@ -240,7 +240,7 @@ def _unreached(tables: Tables, together: list[_Gap]) -> Finding:
             "apis": ", ".join(apis),
             "topic": the_only(topics),
             "topics": several(topics),
-            "minutes": (span.last - span.first) // MINUTE + 1,
+            "minutes": span.length_minutes,
             "requests missing": round(missing),
         },
         " AND ".join(conditions),

@@ -10,7 +10,7 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.detectors import service_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, several, text
+from twisted_kafka_spark.findings.finding import Finding, Span, several, text
 from twisted_kafka_spark.findings.runs import minute_of, rolling
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _clusters(found: list[_Silence]) -> list[list[_Silence]]:
 
 def _span(together: list[_Silence]) -> Span:
     first, last = max(one.first_us for one in together), min(one.last_us for one in together)
-    return Span(minute_of(first), minute_of(last), ())
+    return Span(minute_of(first), minute_of(last))
 
 
 def _is_told(finding: Finding, span: Span) -> bool:
@@ -122,7 +122,7 @@ def _finding(together: list[_Silence], span: Span, missing: float) -> Finding:
             "principals": several(principals),
             "services": several(sorted({service_of(who[0]) for who in clients})),
             "apis": ", ".join(sorted({one.api for one in together})),
-            "minutes": (span.last - span.first) // MINUTE + 1,
+            "minutes": span.length_minutes,
             "requests missing": round(missing),
         },
         span.where,
