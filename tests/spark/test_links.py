@@ -50,6 +50,28 @@ def test_a_program_that_often_reads_something_new_does_so_habitually() -> None:
     assert of_measure(lines, "topics") == []
 
 
+def test_topics_that_are_new_to_everybody_are_not_new_to_one() -> None:
+    names = ("bills", "labels")
+    about: dict[str, Any] = {"v": 2, "topics": [], "resources": [{"type": "topic", "name": name} for name in names]}
+    made = steady([60], "CreateTopics", each=1, client_id="gitops", **about)
+    later = [text for name in names for text in reads(INSIDE, name)]
+    for begin, lines in ((170, []), (65, made)):
+        wrote = [text for name in names for text in steady(range(begin, 360), topics=[topic(name, 1)])]
+        assert of_measure(OTHERS + reads(DAY, "orders") + lines + wrote + later, "topics") == []
+    assert of_measure(OTHERS + reads(DAY, "orders") + wrote + later, "topics") != []
+
+
+def test_a_program_that_did_hardly_anything_before_begins_its_work() -> None:
+    lines = OTHERS + reads(INSIDE, "mails") + reads(INSIDE, "points")
+    assert of_measure(lines + reads(range(0, 180, 20), "orders"), "topics") == []
+
+
+def test_a_reader_of_much_is_one_finding() -> None:
+    much = reads(range(180, 220), "mails", topics=[topic("mails", 0) | {"bytes": 3_000_000}])
+    found = findings(OTHERS + reads(DAY, "orders") + much)
+    assert [each.name for each in found if each.evidence.get("client_id") == "etl-0"] == ["bulk-read"]
+
+
 def writes(minutes: Any, client_id: str, **changes: Any) -> list[str]:
     return steady(minutes, each=1, **({"client_id": client_id, "principal": "User:cart", "topics": [topic("cart", 5)]} | changes))
 
@@ -66,6 +88,14 @@ def test_new_processes_that_replace_the_old_or_belong_to_nobody_are_not() -> Non
     nobodys = writes(DAY, "cart-0", principal="User:ANONYMOUS") + writes(INSIDE, "test", principal="User:ANONYMOUS")
     assert of_measure(OTHERS + replaced, "processes") == []
     assert of_measure(OTHERS + nobodys, "processes") == []
+    assert of_measure(OTHERS + writes(DAY, "cart-0") + writes(range(180, 270, 4), "cart-probe"), "processes") == []
+
+
+def test_an_account_of_many_programs_gets_one_more() -> None:
+    old = [text for name in ("cart-0", "pay", "stock", "mail") for text in writes(DAY, name, topics=[topic(name.split("-")[0], 5)])]
+    new = writes(INSIDE, "import-0", topics=[topic("cart", 5)])
+    assert of_measure(OTHERS + writes(DAY, "cart-0") + new, "processes") != []
+    assert of_measure(OTHERS + old + new, "processes") == []
 
 
 def asks(minutes: Any, node: int, version: int) -> list[str]:
@@ -93,3 +123,13 @@ def test_an_upgrade_of_all_brokers_or_of_one_client_is_not() -> None:
     assert of_measure(every, "versions") == []
     old = [text for node in (1, 2, 3) for text in asks(DAY, node, 11) + asks(DAY, node, 11) + asks(DAY, node, 11)]
     assert of_measure(old + asks(range(180, 360, 4), 2, 12), "versions") == []
+
+
+def test_one_api_or_a_mixture_of_each_day_is_no_upgrade() -> None:
+    old = [text for node in (1, 3) for text in asks(DAY, node, 11)]
+    one = steady(DAY, "Metadata", each=1, node=2, version=11)
+    for version, minutes in ((11, range(180)), (12, range(180, 360))):
+        one += steady(minutes, "Fetch", each=1, node=2, version=version)
+    assert of_measure(old + one, "versions") == []
+    mixed = asks(DAY, 1, 12) + asks(DAY, 3, 11)
+    assert of_measure(mixed + asks(range(180), 2, 11) + asks(range(180, 360), 2, 12), "versions") == []
