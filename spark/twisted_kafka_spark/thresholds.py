@@ -1,6 +1,7 @@
-"""All thresholds of the findings.
+"""The thresholds of findings that a file of rules may change, and those of the cells.
 
-A finding about a period requires at least `MINUTES_FLOOR` minutes: with fewer, there were false alarms on quiet days.
+A number that says what a series looks like, and nothing about a site, is beside the code that uses it. A finding about a period
+requires at least `MINUTES_FLOOR` minutes: with fewer, there were false alarms on quiet days.
 """
 
 from __future__ import annotations

@@ -174,3 +174,17 @@ def test_a_report_that_comes_and_reads_one_topic_is_none() -> None:
     readers = [text for name in SERVICES for text in service(name, DAY, api="Fetch", each=2)]
     assert names(CALM + readers + reads("cart.events")) == []
     assert "bulk-read" in names(CALM + readers + reads("cart.events", "stock.events", "mailer.events"))
+
+
+def test_a_silence_is_as_long_as_it_is_and_not_as_its_whole_intervals() -> None:
+    found = named(CALM + service("billing", without(range(102, 134))), "silent-client")
+    assert (found.evidence["client_id"], found.evidence["requests missing"]) == ("billing-0", 31)
+    assert "silent-client" not in names(CALM + service("billing", without(range(102, 130))))
+
+
+def test_a_disk_that_fails_is_one_finding_in_a_log_that_does_not_name_its_broker() -> None:
+    lines = [text for name in SERVICES for text in service(name, DAY, each=2, node=None)]
+    for name in SERVICES:
+        lost: dict[str, Any] = {"error": "KAFKA_STORAGE_ERROR", "topics": [topic(f"{name}.events", 0, "KAFKA_STORAGE_ERROR")]}
+        lines += service(name, range(100, 125, 2), node=None, **lost)
+    assert "of 4 clients to the broker failed with KAFKA_STORAGE_ERROR" in named(lines, "failing-client").title

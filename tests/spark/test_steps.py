@@ -222,6 +222,31 @@ def test_a_job_that_writes_more_than_the_others_once_is_no_finding() -> None:
     assert [each.evidence["client_id"] for each in findings(lines) if each.name == "bulk-write"] == ["backfill"]
 
 
+def by_slot(client_id: str, amounts: list[float]) -> list[str]:
+    """Return a fetch in each five minutes; `amounts` are in units of 100 kB."""
+    reads = [[topic("orders", 0) | {"bytes": round(100_000 * amount)}] for amount in amounts]
+    return [text for slot, one in enumerate(reads) for text in steady([5 * slot], "Fetch", each=1, client_id=client_id, topics=one)]
+
+
+def of_office(low: float, mid: float, high: float) -> list[float]:
+    return [low] * 20 + [mid] * 12 + [high] * 7 + [mid] * 13 + [low] * 20
+
+
+def test_a_peak_of_bytes_is_compared_with_the_part_of_the_others_and_not_only_with_the_median() -> None:
+    reader = by_slot("reader", of_office(1, 6, 12))
+    assert "bulk-read" not in names(reader + by_slot("others", of_office(1, 3, 4)))
+    assert "bulk-read" in names(reader + by_slot("others", of_office(2, 2, 2)))
+
+
+def test_the_hours_of_an_office_are_no_step_where_nobody_else_has_any() -> None:
+    def often(minute: int) -> float:
+        return 12 ** max(0.0, min(minute / 100, 1.0, (300 - minute) / 100))
+
+    counts = [(minute, max(1, round(often(minute - 20)))) for minute in DAY]
+    lines = [text for minute, count in counts for text in steady([minute], each=count, client_id="app")]
+    assert "changed-load" not in names(lines)
+
+
 def test_a_peak_within_a_step_is_a_part_of_it() -> None:
     lines = steady(DAY, "Heartbeat", each=1, client_id="svc") + steady(DAY, "Heartbeat", each=1, client_id="other")
     lines += steady(range(120, 300), "Heartbeat", each=30, client_id="svc")

@@ -228,6 +228,17 @@ def test_a_program_of_office_hours_is_not_silent() -> None:
     assert "silent-client" in {each.name for each in findings(CALM + steady(range(290), client_id="desk"))}
 
 
+def test_what_a_program_of_office_hours_hardly_does_in_the_evening_is_no_fall() -> None:
+    def asks(minutes: range) -> list[str]:
+        few = [text for minute in (300, 331) for text in steady([minute], "Metadata", each=1, client_id="desk")]
+        return few + steady(minutes, "Metadata", client_id="desk")
+
+    assert findings(CALM + asks(range(80, 290))) == []
+    (found,) = findings(CALM + asks(range(290)))
+    assert (found.evidence["client_id"], found.first) == ("desk", "2026-11-21T04:50Z")
+    assert "fewer Metadata requests" in found.title
+
+
 def test_requests_that_are_more_and_fail_are_named_for_failing() -> None:
     refused: dict[str, Any] = {"error": "UNSUPPORTED_VERSION", "topics": []}
     lines = CALM + apart(INSIDE, lambda minutes: steady(minutes, each=1, client_id="old"))
@@ -339,3 +350,25 @@ def test_a_reader_that_commits_nothing_more_until_the_end_is_named() -> None:
     assert (found[0].evidence["group_id"], found[0].first) == ("lake", "2026-11-21T01:30Z")
     over = steady(range(90), "Fetch", client_id="job-0", group_id="jobs")
     assert unlike(CALM + over) == []
+
+
+def heartbeats(minutes: range, api: str) -> list[str]:
+    return steady(minutes, api, each=1, client_id="reader-0", group_id="lake", topics=[])
+
+
+def test_a_reader_that_changes_to_another_protocol_is_no_finding_and_one_that_begins_a_second_is() -> None:
+    begun = heartbeats(range(200, 360), "ConsumerGroupHeartbeat")
+    assert unlike(CALM + fetches(DAY, 4000) + heartbeats(range(200), "Heartbeat") + begun) == []
+    assert unlike(CALM + fetches(DAY, 4000) + heartbeats(DAY, "Heartbeat") + begun) != []
+
+
+def test_logins_on_open_connections_are_no_connections() -> None:
+    fields: dict[str, Any] = {"client_id": "app", "protocol": "SASL_PLAINTEXT", "topics": []}
+    lines = CALM + steady(DAY, each=1, client_id="app") + steady([0], "ApiVersions", each=1, **fields)
+    lines += [text for api in ("SaslHandshake", "SaslAuthenticate") for text in steady([0], api, each=1, **fields)]
+    often = [text for api in ("SaslHandshake", "SaslAuthenticate") for text in steady(INSIDE, api, each=40, **fields)]
+    (found,) = findings(lines + often)
+    assert (found.evidence["client_id"], found.evidence["api"][:4], found.first) == ("app", "Sasl", "2026-11-21T03:00Z")
+    assert "connections" not in found.title
+    fresh = steady(INSIDE, "ApiVersions", each=40, **fields)
+    assert "reconnect-storm" in {each.name for each in findings(lines + often + fresh)}

@@ -204,11 +204,21 @@ class Grids:
     def of(cls, kinds: dict[str, pa.Table], period: tuple[datetime.datetime, datetime.datetime] | None) -> Grids:
         """Make the matrices from cells by kind."""
         minutes, slots, hours = (Axis.of(period, step_s) for step_s in (MINUTE_S, SLOT_S, HOUR_S))
+        persons = Grid.of("persons", kinds["persons"], (*CLIENT, "api"), slots)
         return cls(
             nodes=Grid.of("nodes", kinds["nodes"], ("node", "api"), minutes),
-            persons=Grid.of("persons", kinds["persons"], (*CLIENT, "api"), slots),
+            persons=persons,
             groups=Grid.of("groups", kinds["groups"], ("group_id", *CLIENT, "api"), minutes),
-            connections=Grid.of("new_connections", kinds["new_connections"], CLIENT, slots),
+            connections=_without_logins(Grid.of("new_connections", kinds["new_connections"], CLIENT, slots), persons),
             routes=Grid.of("routes", kinds["routes"], ("node", *CLIENT, "api"), hours),
             failures=Failures.of(kinds["failures"], minutes),
         )
+
+
+def _without_logins(connections: Grid, persons: Grid) -> Grid:
+    """Return connections without logins on open ones (KIP-368), which look the same, but do not ask for versions."""
+    asked = {name[:2]: row for row, name in enumerate(persons.names) if name[2] == "ApiVersions"}
+    for row, name in enumerate(connections.names):
+        if name in asked:
+            np.minimum(connections["requests"][row], persons["requests"][asked[name]], out=connections["requests"][row])
+    return connections

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, several, text, the_only
+from twisted_kafka_spark.findings.names import name_of
 from twisted_kafka_spark.findings.runs import runs
 
 if TYPE_CHECKING:

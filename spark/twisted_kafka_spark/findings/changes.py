@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, quoted, the_only
+from twisted_kafka_spark.findings.names import ANONYMOUS, name_of
 from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.records.kafka_names import ADMINISTRATION
 
@@ -30,20 +30,20 @@ def cluster_changes(tables: Tables) -> Iterator[Finding]:
 
     A topic that its own creator deletes is no finding: tests make some, and tidy up.
     """
-    by_principal: dict[Any, list[Row]] = defaultdict(list)
+    by_actor: dict[str, list[Row]] = defaultdict(list)
     created = {(row["principal"], row["note"]): row["first_us"] for row in tables["created"] if row["first_us"]}
     for row in tables["change"]:
         own = row["api"] == "DeleteTopics" and created.get((row["principal"], row["note"]), row["last_us"]) < row["first_us"]
         if row["api"] in ADMINISTRATION and row["first_us"] and row["api"] not in _HARMLESS and not own:
-            by_principal[row["principal"]].append(row)
-    for principal, rows in sorted(by_principal.items(), key=str):
+            by_actor[_actor(row)].append(row)
+    for rows in (rows for _, rows in sorted(by_actor.items())):
         rows.sort(key=lambda row: row["first_us"])
         if len({row["first_us"] // _HOUR_US for row in rows}) >= limits.CHANGES_IN_HOURS:
             continue
         for session in _sessions(rows):
             if not _is_followed_up(tables, session) and not _is_provisioning(tables, session):
-                yield _changed(principal, session)
-    yield from _fights([row for rows in by_principal.values() for row in rows])
+                yield _changed(session)
+    yield from _fights([row for rows in by_actor.values() for row in rows])
     yield from _tokens_without_end(tables)
 
 
@@ -54,11 +54,11 @@ def _tokens_without_end(tables: Tables) -> Iterator[Finding]:
     for row in tables["change"]:
         if row["api"] == "CreateDelegationToken" and row["first_us"] and row["error"] is None:
             by_principal[row["principal"]].append(row)
-    for principal, rows in sorted(by_principal.items(), key=str):
+    for _, rows in sorted(by_principal.items(), key=str):
         rows.sort(key=lambda row: row["first_us"])
         is_new = rows[0]["first_us"] >= begin + limits.ACCOUNT_KNOWN_US
         if is_new and sum(row["requests"] for row in rows) >= limits.MANY_NAMES:
-            yield _changed(principal, rows)
+            yield _changed(rows)
 
 
 def _is_followed_up(tables: Tables, session: list[Row]) -> bool:
@@ -84,6 +84,13 @@ def _who(row: Row) -> tuple[Any, Any]:
     return row["client_id"], row["principal"]
 
 
+def _actor(row: Row) -> str:
+    """Return the principal of a change; without accounts, with the address: only addresses differ between administrators, then."""
+    where = address(row["connection"])
+    is_known = row["principal"] not in (None, ANONYMOUS)
+    return str(row["principal"]) if is_known or where is None else f"{row['principal']} at {where}"
+
+
 def _fights(rows: list[Row]) -> Iterator[Finding]:
     """Find principals that change the same again and again, in turns: each takes back what the other does."""
     by_subject: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -91,24 +98,25 @@ def _fights(rows: list[Row]) -> Iterator[Finding]:
         if row["note"] and row["error"] is None:
             by_subject[row["note"], row["api"].removeprefix("Incremental")].append(row)
     for (subject, api), changes in sorted(by_subject.items()):
-        turns = sum(one["principal"] != other["principal"] for one, other in pairwise(changes))
+        turns = sum(_actor(one) != _actor(other) for one, other in pairwise(changes))
         if turns < limits.TURNS_OF_A_FIGHT:
             continue
-        who, clients = (sorted({str(row[key]) for row in changes}) for key in ("principal", "client_id"))
+        who = sorted({_actor(row) for row in changes})
+        principals, clients = (sorted({str(row[key]) for row in changes}) for key in ("principal", "client_id"))
         first, last = from_us(changes[0]["first_us"]), from_us(max(row["last_us"] for row in changes))
         topic = subject.removeprefix("topic ") if subject.startswith("topic ") else None
         yield Finding(
             "cluster-change",
             f"{' and '.join(who[:3])} changed {subject} in turns, {turns + 1} times, {first} to {last}",
             {
-                "principals": ", ".join(who),
+                "principals": ", ".join(principals),
                 "clients": ", ".join(clients[:3]),
                 "apis": api,
                 "topic": topic,
                 "about": subject,
                 "requests": sum(row["requests"] for row in changes),
             },
-            f"principal IN ({', '.join(quoted(each) for each in who)}) AND api LIKE '%{api}'",
+            f"principal IN ({', '.join(map(quoted, principals))}) AND api LIKE '%{api}'",
             "Let one of them own it: each sets back what the other has set.",
             first,
             last,
@@ -129,7 +137,8 @@ def _sessions(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield session
 
 
-def _changed(principal: str | None, session: list[Row]) -> Finding:
+def _changed(session: list[Row]) -> Finding:
+    principal = session[0]["principal"]
     first, last = from_us(session[0]["first_us"]), from_us(max(row["last_us"] for row in session))
     apis = list(dict.fromkeys(row["api"] for row in session))
     subjects = list(dict.fromkeys(part for row in session for part in (row["note"] or "").split(", ") if part))
@@ -140,7 +149,7 @@ def _changed(principal: str | None, session: list[Row]) -> Finding:
     about = f": {', '.join(subjects[:2])}{' ...' if subjects[2:] else ''}" if subjects else ""
     return Finding(
         "cluster-change",
-        f"{principal} sent {' and '.join(apis[:3])}{about}, {first}",
+        f"{_actor(session[0])} sent {' and '.join(apis[:3])}{about}, {first}",
         {
             "principal": principal,
             "client_id": the_only(clients),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import numpy as np
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS, OTHER_REFUSALS, TOPIC_REFUSAL
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, spans, text, unusual
+from twisted_kafka_spark.findings.names import owner_of
 from twisted_kafka_spark.findings.runs import Run, runs, span_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ class _Failing:
         top = self.rows.top("error") or [((self.error,), self.requests)]
         return [name[0] for name, count in top if count >= _RARE * sum(each[1] for each in top)]
 
+    @property
+    def is_of_a_broker(self) -> bool:
+        """Whether the cause is a broker, whatever the clients ask for."""
+        return self.family[0] in _OF_A_BROKER
+
     def overlap(self, other: _Failing) -> float:
         """Return the share of its minutes that another one has, too."""
         return self.span.common_minutes(other.span) / self.span.length_minutes
@@ -173,10 +179,15 @@ def _of_one_account(family: tuple[str, ...], mine: Failures) -> list[_Failing]:
     """Return the run of an error that one account has now and then for hours, and hardly anybody else: few of its requests fail."""
     if not limits.RETRY_ERRORS.isdisjoint(family) or not limits.EXPECTED_ERRORS.isdisjoint(family):
         return []
-    top = mine.top("principal")
-    if not top or top[0][1] < max(limits.FAILURES_FLOOR, _ALONE * sum(count for _, count in top)):
+    names = mine.top("client_id", "principal")
+    owners = Counter[str]()
+    for name, count in names:
+        owners[owner_of(name)] += count
+    (owner, most), *_ = owners.most_common(1) or [("", 0)]
+    if most < max(limits.FAILURES_FLOOR, _ALONE * owners.total()):
         return []
-    rows = mine.chosen(mine.where("principal", top[0][0][0]))
+    its = [name for name, _ in names if owner_of(name) == owner]
+    rows = mine.chosen(mine.where("client_id", *(name[0] for name in its)) & mine.where("principal", *(name[1] for name in its)))
     counts = rows.per_minute()
     run = max(runs(counts > 0, _longest_gap(counts)), key=lambda each: each[1] - each[0])
     inside = rows.chosen((rows.minute >= run[0]) & (rows.minute <= run[1]))
@@ -299,12 +310,11 @@ def _of_one_cause(found: list[_Failing]) -> list[_Failing]:
 
 def _is_near(one: _Failing, other: _Failing) -> bool:
     """Return whether two have a topic, a broker, a group or a principal in common that is most of each."""
-    for key in ("topic", "principal", "group_id", "node"):
-        mine, others = main_value(one.rows, key), main_value(other.rows, key)
-        is_any = key == "node" and len(one.rows.texts["node"]) < 2 and one.family[0] not in _OF_A_BROKER
-        if mine is not None and mine == others and not is_any:
-            return True
-    return False
+    if len(one.rows.texts["node"]) < 2 and one.is_of_a_broker:
+        return True  # there is one, even if the log does not say which
+    keys = ("topic", "principal", "group_id", *(["node"] if len(one.rows.texts["node"]) > 1 else []))
+    values = [(main_value(one.rows, key), main_value(other.rows, key)) for key in keys]
+    return any(mine is not None and mine == its for mine, its in values)
 
 
 def _joined(one: Failures, other: Failures) -> Failures:
@@ -392,7 +402,8 @@ def _title(one: _Failing, name: str, who_where: tuple[Any, Any], principal: Any,
     client, address = who_where
     of_address = f" at {address}, a new address," if address is not None else ""
     when = f"{text(one.span.first)} to {text(one.span.last)}"
-    where = f" to broker {node}" if node is not None and topic is None else ""
+    is_the_only = node is None and topic is None and one.is_of_a_broker and len(one.rows.texts["node"]) < 2
+    where = " to the broker" if is_the_only else f" to broker {node}" if node is not None and topic is None else ""
     about = f" of topic {topic}" if topic is not None else ""
     if name == "access-denied":
         whom = f"{principal}{of_address}" if principal else "Several principals"

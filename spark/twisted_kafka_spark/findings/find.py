@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark.findings.against import against_earlier
 from twisted_kafka_spark.findings.changes import broad_readers, changed_clients, changed_groups, cluster_changes
+from twisted_kafka_spark.findings.clients.acks import weaker_acks
 from twisted_kafka_spark.findings.clients.detectors import MINUTE_DETECTORS, PERIOD_DETECTORS
 from twisted_kafka_spark.findings.clients.newcomers import new_writers
 from twisted_kafka_spark.findings.clients.persons import (
@@ -17,7 +18,7 @@ from twisted_kafka_spark.findings.clients.persons import (
     unusual_traffic,
 )
 from twisted_kafka_spark.findings.clients.steady import leaked_connections, repeated_rebalances
-from twisted_kafka_spark.findings.clients.steps import lasting_steps, weaker_acks, without_parts
+from twisted_kafka_spark.findings.clients.steps import lasting_steps, without_parts
 from twisted_kafka_spark.findings.clients.strangers import (
     copied_clients,
     many_names,

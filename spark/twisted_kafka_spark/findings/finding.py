@@ -99,6 +99,13 @@ class Finding:
         named = [f"{key}={self.evidence[key]}" for key in WHO if self.evidence.get(key) is not None and (with_api or key != "api")]
         return hashlib.sha256("\0".join([self.name, *named]).encode()).hexdigest()[:12]
 
+    @property
+    def span(self) -> Span | None:
+        """The time that it is about; None if that is the whole period."""
+        if self.first is None or self.last is None:
+            return None
+        return Span(datetime.datetime.fromisoformat(self.first), datetime.datetime.fromisoformat(self.last))
+
     def state(self, begin: datetime.datetime | None, end: datetime.datetime | None) -> str:
         """Return the state at the end of a period, whose end is its last minute."""
         if self.first is None or self.last is None or begin is None or end is None:
@@ -140,6 +147,11 @@ class Span:
     def where(self) -> str:
         """The condition that selects the lines of this span."""
         return f"time >= '{_prefix(self.first)}' AND time < '{_prefix(self.last + MINUTE)}'"
+
+
+def apart(one: Span, other: Span) -> datetime.timedelta:
+    """Return by how much the begins of two spans differ, or their ends, whichever is more."""
+    return max(abs(one.first - other.first), abs(one.last - other.last))
 
 
 def enclosing(spans: Iterable[Span]) -> Span:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS
-from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.failures import main_value, several_values
 from twisted_kafka_spark.findings.finding import (
     MOST_NAMED,
@@ -23,7 +22,9 @@ from twisted_kafka_spark.findings.finding import (
     text,
     the_only,
 )
+from twisted_kafka_spark.findings.names import service_of
 from twisted_kafka_spark.findings.runs import runs
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Failures
@@ -155,7 +156,7 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
         text(first),
         text(last),
         float(attempts),
-        {"SaslAuthenticate", "SaslHandshake", "ApiVersions"},
+        {*OF_EACH_START},
         impact=f"{attempts:,} logins failed",
     )
 

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 _WINDOW, _MOST_OF_THE_TIME, _BEYOND, _LEAST_BEYOND = 6, 0.75, 2.0, 0.08
 """The intervals of a window, and how much they are beyond others: as a factor of how far these are from the usual most of the
 time, and as a part of the change."""
+_EDGE, _ABRUPT = 6, 0.4
+"""Intervals before and after an end of a part, and the part of the change that takes place between them."""
+_AS_LONG, _LAST_INTERVALS = 0.75, 3
+"""What part of its absence at the end a subject with hours of its own was away at the beginning; the last intervals, in which it
+may come back."""
+HARDLY = 0.1
+"""What part of its usual number a subject does, at most, if it is hardly there."""
 Run = tuple[int, int]
 """The first and the last interval."""
 
@@ -77,6 +84,21 @@ def widened(values: Values, run: Run, least: int = 0) -> Run:
     while last + _WINDOW < len(values) and up * (values[last + 1 : last + 1 + _WINDOW].mean() - base) > limit:
         last += 1
     return first, last
+
+
+def has_its_hours(begin: int, away: Run, count: int) -> bool:
+    """Return whether a subject that came at an interval is away until the end, for about as long as it was before it came."""
+    return away[1] + _LAST_INTERVALS >= count and begin >= _AS_LONG * (away[1] - away[0])
+
+
+def is_abrupt(values: Values, part: Run, change: float) -> bool:
+    """Return whether a good part of a change takes place within an hour, at an end of a part: the time of day changes slowly."""
+
+    def step(at: int) -> float:
+        before, after = values[max(at - _EDGE, 0) : at], values[at : at + _EDGE]
+        return float(abs(after.mean() - before.mean())) if len(before) and len(after) else 0.0
+
+    return max(step(part[0]), step(part[1] + 1)) >= _ABRUPT * abs(change)
 
 
 def span_of(axis: Axis, run: Run, values: tuple[float, ...] = ()) -> Span:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import Finding, Span, equal, from_us, several, text, the_only
+from twisted_kafka_spark.findings.names import owner_of
 from twisted_kafka_spark.findings.runs import Run, minute_of, runs
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ def mostly_aborts(tables: Tables) -> Iterator[Finding]:
 def _abort_for_some_time(tables: Tables, told: set[tuple[str | None, str | None]]) -> Iterator[Finding]:
     grid = tables.grids.persons
     rows = [row for row in grid.rows(api="EndTxn") if grid.names[row][:2] not in told]
-    for principal in dict.fromkeys(grid.names[row][1] for row in rows):
-        mine = [row for row in rows if grid.names[row][1] == principal]
+    for owner in dict.fromkeys(owner_of(grid.names[row]) for row in rows):
+        mine = [row for row in rows if owner_of(grid.names[row]) == owner]
+        principal = grid.names[mine[0]][1]
         aborted, ended = grid["aborted"][mine].sum(0), grid["requests"][mine].sum(0)
         for run in runs((aborted > 0) & (aborted >= limits.ABORTS_SHARE * ended), gap=_GAP_SLOTS):
             inside = slice(run[0], run[1] + 1)

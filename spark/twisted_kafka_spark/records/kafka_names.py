@@ -83,6 +83,8 @@ OLDEST_IN_KAFKA_4: dict[str, int] = {
 WAITS_BY_DESIGN = ("Fetch", "JoinGroup", "SyncGroup", "ShareFetch", "FetchSnapshot")
 """APIs whose remote time is mostly intended: they wait for records, or for the other members of a group."""
 
+OF_EACH_START = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+"""The APIs that each new connection calls."""
 ADMINISTRATION = (
     *("CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "AlterConfigs", "IncrementalAlterConfigs"),
     *("CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials", "AlterPartitionReassignments"),

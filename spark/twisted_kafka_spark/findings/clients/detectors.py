@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.finding import Finding, Span, equal, grouped, several, spans, text, the_only
-from twisted_kafka_spark.records.kafka_names import OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
+from twisted_kafka_spark.findings.finding import Finding, Span, apart, equal, grouped, several, spans, text, the_only
+from twisted_kafka_spark.findings.names import name_of
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START, OLDEST_IN_KAFKA_4, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -22,25 +22,6 @@ _SAME_TIME = datetime.timedelta(minutes=10)
 """How much the begins, and the ends, of the throttling of clients by one quota differ."""
 Minutes = dict[datetime.datetime, float]
 Who = tuple[Any, Any]
-
-
-_CHANGING = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f-]{27}"
-    r"|(?<![0-9A-Za-z])(?=[a-f]*[0-9])[0-9a-f]{4,}(?![0-9A-Za-z])"
-    r"|(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}$"
-    r"|[0-9]+"
-)
-"""Parts of client ids that differ between instances: UUIDs, hexadecimal and decimal numbers, and the ends of the names of pods."""
-
-
-def service_of(client_id: str | None) -> str:
-    """Return a client id without the parts that differ between instances of a service."""
-    return _CHANGING.sub("#", client_id or "")
-
-
-def name_of(client_id: str | None) -> str:
-    """Return the name of a client at the beginning of a sentence."""
-    return "A client without a client id" if not client_id else f"Client {client_id}"
 
 
 def _by_client(rows: list[Row], apis: tuple[str, ...], measure: str = "requests") -> dict[Who, Minutes]:
@@ -120,10 +101,7 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
 
 def _is_at_once(one: Finding, other: Finding) -> bool:
     """Return whether two findings begin, and end, within some minutes of each other."""
-    if one.first is None or one.last is None or other.first is None or other.last is None:
-        return False
-    ends = [datetime.datetime.fromisoformat(each) for each in (one.first, other.first, one.last, other.last)]
-    return abs(ends[0] - ends[1]) <= _SAME_TIME and abs(ends[2] - ends[3]) <= _SAME_TIME
+    return one.span is not None and other.span is not None and apart(one.span, other.span) <= _SAME_TIME
 
 
 def _throttled_together(group: list[Finding]) -> Finding:
@@ -222,7 +200,7 @@ def _rebalance_storm(group: str | None, span: Span, sums: dict[tuple[Any, ...], 
         + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
         "Check for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) allows restarts.",
         client_id=clients[0][0] if len(clients) == 1 else None,
-        clients=f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:3])}" if clients[1:] else None,
+        clients=several([str(each[0]) for each in clients]),
         principal=clients[0][1] if len({each[1] for each in clients}) == 1 else None,
         group_id=group,
     )
@@ -303,6 +281,8 @@ def reconnect_storms(tables: Tables) -> Iterator[Finding]:
         minutes[row["client_id"], row["principal"]][row["at"]] = row["requests"]
     for (client_id, principal), counted in sorted(minutes.items(), key=str):
         for span in spans(counted, limits.MINUTES_FLOOR):
+            if _are_logins(tables, (client_id, principal), span):
+                continue
             found = _spanned(
                 "reconnect-storm",
                 f"{name_of(client_id)} opened new connections continuously",
@@ -312,8 +292,16 @@ def reconnect_storms(tables: Tables) -> Iterator[Finding]:
                 client_id=client_id,
                 principal=principal,
             )
-            found.explains = {"ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate"}
+            found.explains = {*OF_EACH_START, "Metadata"}
             yield found
+
+
+def _are_logins(tables: Tables, who: Who, span: Span) -> bool:
+    """Return whether most of what looks like new connections are logins on open ones."""
+    grid = tables.grids.connections
+    inside = slice(grid.axis.place(span.first), grid.axis.place(span.last) + 1)
+    rows = grid.rows(client_id=who[0], principal=who[1])
+    return bool(rows) and float(grid["requests"][rows, inside].sum()) < sum(span.values) / 2
 
 
 def old_clients(tables: Tables) -> Iterator[Finding]:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, quoted, several, the_only
+from twisted_kafka_spark.findings.names import ANONYMOUS, name_of
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
 
-_ANONYMOUS = "User:ANONYMOUS"
 _INTERNAL = "__"
 """The begin of the names of the brokers' own topics."""
 
@@ -37,7 +36,7 @@ def new_writers(tables: Tables) -> Iterator[Finding]:
             if min(row["first_us"] for row in rows) < known_us and sum(row["requests"] for row in rows) >= limits.STEADY_SLOTS
         )
         for principal, rows in by_principal.items():
-            is_new = begins.get(principal, 0) >= known_us and principal != _ANONYMOUS
+            is_new = begins.get(principal, 0) >= known_us and principal != ANONYMOUS
             is_some = (
                 limits.NEW_WRITES <= sum(row["requests"] - (row["failed"] or 0) for row in rows) <= limits.NEW_WRITES_OF_A_PERSON
             )

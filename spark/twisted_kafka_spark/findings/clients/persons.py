@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, spans, text, the_only, unusual
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, apart, equal, several, spans, text, the_only, unusual
+from twisted_kafka_spark.findings.names import name_of, service_and_account, service_of
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, unusual_above
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Grid, Matrix
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 Who = tuple[Any, Any]
 _SHARE = 0.6
 """The share of the additional requests, or bytes, that names a client."""
-_OF_EACH_START = ("ApiVersions", "SaslHandshake", "SaslAuthenticate", *limits.REBALANCE_APIS)
-"""APIs that a client calls when it connects: many of them are another finding."""
+_OF_A_START = (*OF_EACH_START, *limits.REBALANCE_APIS)
+"""APIs that a client calls when it starts: many of them are another finding."""
+_SAME_TIME, _AT_ONCE = 10 * MINUTE, 15 * MINUTE
+"""How much the begins, and the ends, of what one client does differ, and of what the clients of a service do."""
 _MOST_PEAKS = 2
 """Peaks of a client in a day; one with more does so habitually."""
 
@@ -100,7 +102,7 @@ def _behind(grid: Grid, api: str, span: Span) -> _Behind | None:
         return _Behind((who[0],), who[1])
     rows = grid.rows(api=api)
     more = excess(grid["requests"][rows], slice(grid.axis.place(span.first), grid.axis.place(span.last) + 1))
-    for key in (lambda name: (service_of(name[0]), name[1]), lambda name: name[1]):
+    for key in (service_and_account, lambda name: name[1]):
         parts: dict[Any, float] = defaultdict(float)
         for row, mine in zip(rows, more, strict=True):
             parts[key(grid.names[row])] += mine
@@ -120,7 +122,7 @@ def unusual_traffic(tables: Tables, known: Sequence[Finding]) -> Iterator[Findin
         by_api[row["api"]].append(row)
     minutes = len({row["at"] for row in tables["tick"]})
     told: list[tuple[_Behind | None, Span, Finding]] = []
-    for api, rows in sorted(by_api.items(), key=lambda each: each[0] in _OF_EACH_START):
+    for api, rows in sorted(by_api.items(), key=lambda each: each[0] in _OF_A_START):
         counts = {row["at"]: float(row["requests"]) for row in rows}
         every = [*counts.values(), *[0.0] * (minutes - len(counts))]
         usual = sorted(every)[len(every) // 2]
@@ -197,7 +199,7 @@ def busier_clients(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding
         counts = grid["requests"][row]
         whole = totals["requests"][totals.rows(api=api)[0]]
         peaks = _peaks(counts, whole, limits.CLIENT_PEAK_FLOOR, limits.CLIENT_PEAK_FACTOR)
-        if not peaks and api not in _OF_EACH_START:
+        if not peaks and api not in _OF_A_START:
             peaks = _newcomers_peaks(counts, whole, limits.NEWCOMERS_FLOOR, limits.NEWCOMERS_BEYOND)
             peaks = [] if peaks and _is_report(tables, (client_id, principal), api) else peaks
         for run in peaks:
@@ -256,7 +258,7 @@ def _of_clients(finding: Finding, names: list[str]) -> str:
 
 def _is_of_same_service(one: Finding, other: Finding) -> bool:
     """Return whether two findings about one client each say the same about processes of one service."""
-    if {one.name, other.name} - {"traffic-peak", "changed-load"} or None in (one.first, other.first, one.last, other.last):
+    if {one.name, other.name} - {"traffic-peak", "changed-load"} or one.span is None or other.span is None:
         return False
     mine, its = one.evidence, other.evidence
     known = mine.get("client_id") or str(mine.get("clients") or "").partition(": ")[2].split(", ")[0]
@@ -264,16 +266,11 @@ def _is_of_same_service(one: Finding, other: Finding) -> bool:
         return False
     if mine.get("principal") != its.get("principal") or service_of(known) != service_of(its["client_id"]):
         return False
-    ends = [(each.first, each.last) for each in (one, other)]
-    apart = [
-        abs(datetime.datetime.fromisoformat(str(mine_at)) - datetime.datetime.fromisoformat(str(its_at)))
-        for mine_at, its_at in zip(*ends, strict=True)
-    ]
-    return max(apart) <= 15 * MINUTE
+    return apart(one.span, other.span) <= _AT_ONCE
 
 
 def _is_same(one: Span, other: Span) -> bool:
-    return abs(one.first - other.first) <= 10 * MINUTE and abs(one.last - other.last) <= 10 * MINUTE
+    return apart(one, other) <= _SAME_TIME
 
 
 def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
@@ -307,7 +304,7 @@ def bulk(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
                         "topic": the_only(topics),
                         "topics": several(topics),
                         "bytes": int(inside.sum()),
-                        "MB a minute": round(inside.max() / 5 / 1e6, 2),
+                        "MB a minute": round(float(inside.max()) / 5 / 1e6, 2),
                         "usual MB a minute": round(median(mine) / 5 / 1e6, 3),
                         "share of all bytes": f"{inside.sum() / max(whole[run[0] : run[1] + 1].sum(), 1):.0%}",
                     },

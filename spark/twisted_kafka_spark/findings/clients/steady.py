@@ -9,10 +9,11 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.security import LOGIN_ERRORS
-from twisted_kafka_spark.findings.clients.detectors import name_of
 from twisted_kafka_spark.findings.clients.persons import is_about
-from twisted_kafka_spark.findings.finding import Finding, Span, equal, text
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, several, text
+from twisted_kafka_spark.findings.names import name_of
 from twisted_kafka_spark.findings.runs import median, runs, span_of
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Tables
@@ -57,7 +58,7 @@ def leaked_connections(tables: Tables, known: Sequence[Finding]) -> Iterator[Fin
                 text(span.first),
                 text(span.last),
                 float(opened),
-                {"ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate"},
+                {*OF_EACH_START, "Metadata"},
                 impact=f"{opened:,} connections",
             )
 
@@ -99,7 +100,7 @@ def repeated_rebalances(tables: Tables, known: Sequence[Finding]) -> Iterator[Fi
                 {
                     "group_id": group,
                     "client_id": who[0][0] if len({each[0] for each in who}) == 1 else None,
-                    "clients": f"{len(who)}: {', '.join(str(each[0]) for each in who[:3])}" if who[1:] else None,
+                    "clients": several([str(each[0]) for each in who]),
                     "principal": who[0][1] if len({each[1] for each in who}) == 1 else None,
                     "rebalances": rebalances,
                     "joins": int(inside.sum()),

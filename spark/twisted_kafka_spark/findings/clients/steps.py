@@ -1,8 +1,7 @@
-"""Findings about lasting steps: from some time on a client does far more, or sends far larger requests, or asks for weaker acks."""
+"""Findings about lasting steps: from some time on a client does far more, or sends far larger requests."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import is_about, span_of_client, topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, grouped, several, text, the_only
-from twisted_kafka_spark.findings.runs import Run, median, rolling, runs, widened
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, grouped, several, text, the_only
+from twisted_kafka_spark.findings.names import name_of, owner_of, service_and_account
+from twisted_kafka_spark.findings.runs import HARDLY, Run, has_its_hours, is_abrupt, median, rolling, span_of, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Grid
@@ -29,14 +28,12 @@ _TOGETHER = 15 * MINUTE
 """How much the begins of steps of one service differ."""
 _OTHERS_FOLLOW = 0.5
 """The part of a step, on a logarithmic scale, that the median of the other clients may have, too."""
-_STRONG, _WEAK = 0.1, 0.9
-"""Shares of writes with weak acks before and after a change of acks."""
 _MOST_OF_IT = 0.5
 """The part of a step's time that a finding has if it is about the same."""
-_LEAST_WRITES, _LEAST_SLOTS = 5, 3
-_EDGE = 3
+_FEW_OTHERS = 2
+"""Other services that call an API, with fewer of which a step must be abrupt: it may be the time of day."""
+_EDGE_SLOTS = 3
 """Slots at the ends of a part that may belong to the rest."""
-_MOST_TOGETHER = 3
 
 
 @dataclass(slots=True)
@@ -110,12 +107,6 @@ def _means(grid: Grid, row: int) -> tuple[Values, Marks]:
     return np.divide(size, requests, out=np.zeros_like(size), where=active), active
 
 
-def _load_of_others(grid: Grid, row: int, inside: Marks) -> float:
-    """Return how many times as many writes the other services send inside as outside."""
-    rows = _of_others(grid, grid.rows(api="Produce"), row)
-    return _rise(grid["requests"][rows].sum(0), inside) if rows else 1.0
-
-
 def _ratio(means: Values, active: Marks, inside: Marks) -> float:
     """Return how many times as large the median is inside; 1 if that is not known."""
     within, without = means[active & inside], means[active & ~inside]
@@ -124,8 +115,8 @@ def _ratio(means: Values, active: Marks, inside: Marks) -> float:
 
 def _of_others(grid: Grid, rows: Sequence[int], row: int) -> list[int]:
     """Return the rows of other services than that of a row."""
-    mine = service_of(grid.names[row][0]), grid.names[row][1]
-    return [each for each in rows if (service_of(grid.names[each][0]), grid.names[each][1]) != mine]
+    mine = service_and_account(grid.names[row])
+    return [each for each in rows if service_and_account(grid.names[each]) != mine]
 
 
 def _do_others_follow(ratio: float, others: Sequence[float]) -> bool:
@@ -142,40 +133,53 @@ def _steps_in_rate(grid: Grid) -> Iterator[_Step]:
         services = _by_service(grid, rows)
         for row in rows:
             counts = grid["requests"][row]
-            there = np.flatnonzero(counts)
-            if len(there) < 2 * limits.CHANGED_SLOTS:
+            run = _run_of_step(counts)
+            if run is None:
                 continue
-            begin = int(there[0])
-            found = segment(np.log1p(counts[begin : len(counts) - 1]), limits.CHANGED_SLOTS, limits.CHANGED_FACTOR)
-            if found is None:
-                continue
-            run = widened(np.log1p(counts[: len(counts) - 1]), (found[0] + begin, found[1] + begin), begin)
             inside = np.zeros(len(counts), np.bool_)
             inside[run[0] : run[1] + 1] = True
             outside = ~inside
+            begin = int(np.argmax(counts > 0))
             outside[:begin] = False
             before, after = float(counts[outside].mean()), float(counts[inside].mean())
-            missing = abs(after - before) * inside.sum()
-            if not counts[run[0] + _EDGE : run[1] + 1 - _EDGE].any():
-                continue  # a silence
-            if max(before, after) < limits.CHANGED_FACTOR * max(min(before, after), 1e-9) or not min(before, after):
+            missing, mine = abs(after - before) * inside.sum(), service_and_account(grid.names[row])
+            if max(before, after) < limits.CHANGED_FACTOR * min(before, after) or not min(before, after):
                 continue
-            mine = service_of(grid.names[row][0]), grid.names[row][1]
-            others = [_rise(each, inside) for service, each in services.items() if service != mine]
-            if missing < limits.CHANGED_REQUESTS_FLOOR or _do_others_follow(after / before, others):
+            if after <= HARDLY * before and has_its_hours(begin, run, len(counts)):
                 continue
-            if _do_others_follow(after / before, [_load_of_others(grid, row, inside)]):
+            others, of_writers = ([each for service, each in some.items() if service != mine] for some in (services, writers))
+            if missing < limits.CHANGED_REQUESTS_FLOOR or _is_time_of_day(after / before, inside, others, of_writers):
                 continue
-            if _do_others_follow(after / before, [_rise(each, inside) for service, each in writers.items() if service != mine]):
+            if len(others) < _FEW_OTHERS and not is_abrupt(np.log1p(counts), run, float(np.log(after / before))):
                 continue
-            yield _Step(grid.names[row][:2], api, "requests", _span(grid, row, run), before, after, missing)
+            span = _span(grid, row, run) if after > before else span_of(grid.axis, run)
+            yield _Step(grid.names[row][:2], api, "requests", span, before, after, missing)
+
+
+def _run_of_step(counts: Values) -> Run | None:
+    """Return the slots in which there are far more requests than in the rest, or far fewer; None of a silence."""
+    there = np.flatnonzero(counts)
+    if len(there) < 2 * limits.CHANGED_SLOTS:
+        return None
+    begin, logs = int(there[0]), np.log1p(counts[:-1])
+    found = segment(logs[begin:], limits.CHANGED_SLOTS, limits.CHANGED_FACTOR)
+    if found is None:
+        return None
+    run = widened(logs, (found[0] + begin, found[1] + begin), begin)
+    return run if counts[run[0] + _EDGE_SLOTS : run[1] + 1 - _EDGE_SLOTS].any() else None
+
+
+def _is_time_of_day(ratio: float, inside: Marks, others: list[Values], writers: list[Values]) -> bool:
+    """Return whether other services explain a step: the users of the same API, the writers, or all writes together."""
+    together = [sum(writers[1:], writers[0])] if writers else []
+    return any(_do_others_follow(ratio, [_rise(each, inside) for each in some]) for some in (others, writers, together))
 
 
 def _by_service(grid: Grid, rows: Sequence[int]) -> dict[tuple[str, Any], Values]:
     """Return the requests of each service in each slot."""
     found: dict[tuple[str, Any], Values] = {}
     for row in rows:
-        service = service_of(grid.names[row][0]), grid.names[row][1]
+        service = service_and_account(grid.names[row])
         found[service] = found.get(service, 0) + grid["requests"][row]
     return found
 
@@ -230,11 +234,9 @@ def _is_apart(values: Values, run: Run, wanted: float) -> bool:
 
 def _is_told(finding: Finding, one: _Step) -> bool:
     """Return whether a finding is about a client's requests of this API in most of this time, or says why they changed."""
-    if not is_about(finding, one.who, one.span) or finding.first is None or finding.last is None:
+    if not is_about(finding, one.who, one.span) or finding.span is None:
         return False
-    first, last = max(finding.first, text(one.span.first)), min(finding.last, text(one.span.last))
-    both = datetime.datetime.fromisoformat(last) - datetime.datetime.fromisoformat(first)
-    if both < _MOST_OF_IT * (one.span.last - one.span.first):
+    if one.span.common_minutes(finding.span) < _MOST_OF_IT * one.span.length_minutes:
         return False
     explains = one.api in finding.explains or one.api in str(finding.evidence.get("apis") or "")
     return explains and one.measure == "requests"
@@ -244,7 +246,7 @@ def _of_services(steps: list[_Step]) -> list[list[_Step]]:
     """Group the steps that begin at the same time: of one client, or of one principal's clients."""
 
     def belongs(group: list[_Step], one: _Step) -> bool:
-        is_same = group[0].who == one.who or (group[0].who[1] == one.who[1] and group[0].api == one.api)
+        is_same = group[0].who == one.who or (owner_of(group[0].who) == owner_of(one.who) and group[0].api == one.api)
         return is_same and abs(group[0].span.first - one.span.first) <= _TOGETHER
 
     return grouped(sorted(steps, key=lambda one: (one.span.first, str(one.who), one.api, one.measure)), belongs)
@@ -256,8 +258,8 @@ def _changed_load(tables: Tables, together: list[_Step]) -> Finding:
     is_split = main.measure == "bytes" and not main.is_up and rate is not None
     clients = list(dict.fromkeys(one.who for one in together))
     who = name_of(main.who[0]) if len(clients) == 1 else f"{len(clients)} clients of {main.who[1]}"
-    first, last = min(one.span.first for one in together), max(one.span.last for one in together)
-    when = f"{text(first)} to {text(last)}"
+    span = enclosing(one.span for one in together)
+    when = f"{text(span.first)} to {text(span.last)}"
     more = f"{main.factor:,.0f} times {'as many' if main.is_up else 'fewer'}"
     if main.measure == "bytes":
         size = f"{main.factor:,.1f} times {'larger' if main.is_up else 'smaller'} writes"
@@ -274,7 +276,7 @@ def _changed_load(tables: Tables, together: list[_Step]) -> Finding:
             "api": main.api,
             "also": ", ".join(sorted({one.api for one in together} - {main.api})) or None,
             "client_id": main.who[0] if len(clients) == 1 else None,
-            "clients": f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:_MOST_TOGETHER])}" if clients[1:] else None,
+            "clients": several([str(each[0]) for each in clients]),
             "principal": main.who[1],
             "topic": the_only(topics),
             f"{unit} before": round(main.before * scale, 1),
@@ -284,81 +286,9 @@ def _changed_load(tables: Tables, together: list[_Step]) -> Finding:
         "Look for a change of linger.ms, batch.size or the partitioner: the broker's cost is per request and batch."
         if is_split
         else "Look for a deployment at that time: a change of compression, of the records' format, of an interval, or of the work.",
-        text(first),
-        text(last),
+        text(span.first),
+        text(span.last),
         float(sum(one.weight for one in together)),
         {one.api for one in together},
         impact=f"{rate.factor:,.0f} times the requests" if is_split and rate is not None else "",
-    )
-
-
-def weaker_acks(tables: Tables) -> Iterator[Finding]:
-    """Find clients that stop waiting for all replicas (acks=all), from some time on."""
-    grid = tables.grids.persons
-    found: list[tuple[Who, int, Span, float]] = []
-    for row in grid.rows(api="Produce"):
-        weak, strong = grid["acks_0"][row] + grid["acks_1"][row], grid["acks_all"][row]
-        if not weak.sum() or not strong.sum():
-            continue
-        known = weak + strong  # not that of older lines and rollups
-        active = known > 0
-        share = np.divide(weak, known, out=np.zeros_like(weak), where=active)
-        places = np.flatnonzero(active)
-        of_active = runs(share[places] > (_STRONG + _WEAK) / 2)
-        if len(of_active) != 1:
-            continue
-        first, last = (int(places[at]) for at in of_active[0])
-        before = slice(0, first)
-        is_clear = share[places[places < first]].mean() <= _STRONG if (places < first).any() else False
-        inside = slice(first, last + 1)
-        if (
-            not is_clear
-            or active[before].sum() < _LEAST_SLOTS
-            or active[inside].sum() < _LEAST_SLOTS
-            or min(known[before].sum(), weak[inside].sum()) < _LEAST_WRITES
-        ):
-            continue
-        acks = 0 if grid["acks_0"][row].sum() > grid["acks_1"][row].sum() else 1
-        found.append((grid.names[row][:2], acks, span_of_client(grid, row, (first, last)), float(weak[inside].sum())))
-    for together in _of_one_change(found):
-        yield _weaker(tables, together)
-
-
-def _of_one_change(found: list[tuple[Who, int, Span, float]]) -> list[list[tuple[Who, int, Span, float]]]:
-    return grouped(
-        sorted(found, key=lambda one: (one[2].first, str(one[0]))),
-        lambda group, one: (
-            group[0][0][1] == one[0][1] and group[0][1] == one[1] and one[2].first - group[0][2].first <= 2 * _TOGETHER
-        ),
-    )
-
-
-def _weaker(tables: Tables, together: list[tuple[Who, int, Span, float]]) -> Finding:
-    who, acks, _, _ = together[0]
-    first, last = min(each[2].first for each in together), max(each[2].last for each in together)
-    names = [each[0][0] for each in together]
-    topics = sorted({topic for each in together for topic in topics_of(tables, each[0], "Produce")})
-    whose = name_of(who[0]) if len(together) == 1 else f"{len(together)} clients of {who[1]}"
-    writes = sum(each[3] for each in together)
-    return Finding(
-        "weaker-acks",
-        f"{whose} changed from acks=all to acks={acks}, {text(first)}",
-        {
-            "client_id": who[0] if len(together) == 1 else None,
-            "clients": f"{len(names)}: {', '.join(map(str, names[:_MOST_TOGETHER]))}" if names[1:] else None,
-            "principal": who[1],
-            "topic": the_only(topics),
-            "topics": several(topics),
-            "acks before": "all",
-            "acks after": acks,
-            "writes since": round(writes),
-        },
-        f"{equal(client_id=who[0], api='Produce')} AND acks = {acks}"
-        if len(together) == 1
-        else f"{equal(principal=who[1])} AND acks = {acks}",
-        "Set acks=all again unless it was meant: a broker that fails loses records that no other replica has.",
-        text(first),
-        text(last),
-        writes,
-        impact=f"{writes:,.0f} writes that a failing broker may lose",
     )

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, network_of, several, the_only
-from twisted_kafka_spark.records.kafka_names import EPOCH_APIS
+from twisted_kafka_spark.findings.names import ANONYMOUS, name_of, service_of
+from twisted_kafka_spark.records.kafka_names import EPOCH_APIS, OF_EACH_START
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -29,7 +29,6 @@ _OF_LIBRARIES = re.compile(
     r"(rdkafka|sarama|kgo|franz-go|kafka-python|kafkajs|(console-)?(consumer|producer)|admin-?client)\b", re.IGNORECASE
 )
 """Client ids that libraries and tools have if nobody gives them one."""
-_ANONYMOUS = "User:ANONYMOUS"
 _PRIVATE = tuple(
     map(
         ipaddress.ip_network,
@@ -47,7 +46,7 @@ def strange_programs(tables: Tables) -> Iterator[Finding]:
     """Find accounts that another program uses, with another library and from another network than before."""
     by_principal: dict[str, list[Row]] = defaultdict(list)
     for row in tables["software_of"]:
-        if row["principal"] not in (None, _ANONYMOUS) and row["software"] not in (None, "unknown") and row["first_us"]:
+        if row["principal"] not in (None, ANONYMOUS) and row["software"] not in (None, "unknown") and row["first_us"]:
             by_principal[row["principal"]].append(row)
     addresses: dict[str, list[Row]] = defaultdict(list)
     for row in tables["address"]:
@@ -81,7 +80,7 @@ def strange_addresses(tables: Tables) -> Iterator[Finding]:
     """Find accounts that are used from public addresses, and were from private ones only, and clients without an account."""
     addresses: dict[str, list[Row]] = defaultdict(list)
     for row in tables["address"]:
-        if row["note"] and row["first_us"] and row["principal"] not in (None, _ANONYMOUS):
+        if row["note"] and row["first_us"] and row["principal"] not in (None, ANONYMOUS):
             addresses[row["principal"]].append(row)
     for principal, rows in sorted(addresses.items()):
         begin = min(row["first_us"] for row in rows)
@@ -126,18 +125,18 @@ def _from_outside(principal: str, new: list[Row], known: list[str]) -> Finding:
 def _without_account(tables: Tables) -> Iterator[Finding]:
     """Yield clients that read or write without an account, from some time on, where nearly all others have one."""
     rows = [row for row in tables["lineage"] if row["first_us"] and row["topic"] is not None]
-    known = sum(row["requests"] for row in rows if row["principal"] not in (None, _ANONYMOUS))
+    known = sum(row["requests"] for row in rows if row["principal"] not in (None, ANONYMOUS))
     if not rows or known < _MOSTLY * sum(row["requests"] for row in rows):
         return
     begin, strangers = min(row["first_us"] for row in rows), defaultdict(list)
     for row in rows:
-        if row["principal"] == _ANONYMOUS:
+        if row["principal"] == ANONYMOUS:
             strangers[row["client_id"]].append(row)
     for client_id, mine in sorted(strangers.items(), key=str):
         first, last = min(row["first_us"] for row in mine), max(row["last_us"] for row in mine)
         if first < begin + limits.ACCOUNT_KNOWN_US:
             continue
-        near = [row["note"] for row in tables["address"] if row["principal"] == _ANONYMOUS and row["note"]]
+        near = [row["note"] for row in tables["address"] if row["principal"] == ANONYMOUS and row["note"]]
         near = near if len(near) == 1 else []
         topics, does = sorted({row["topic"] for row in mine}), sorted({_does(row) for row in mine})
         yield Finding(
@@ -145,14 +144,14 @@ def _without_account(tables: Tables) -> Iterator[Finding]:
             f"{name_of(client_id)} {' and '.join(does)} {f'topic {topics[0]}' if len(topics) == 1 else f'{len(topics)} topics'} "
             f"without an account, {from_us(first)} to {from_us(last)}",
             {
-                "principal": _ANONYMOUS,
+                "principal": ANONYMOUS,
                 "client_id": client_id,
                 "address": the_only(near),
                 "topic": the_only(topics),
                 "topics": several(topics),
                 "requests": sum(row["requests"] for row in mine),
             },
-            equal(principal=_ANONYMOUS, client_id=client_id),
+            equal(principal=ANONYMOUS, client_id=client_id),
             "Close the listener without authentication, or deny User:ANONYMOUS; nobody knows who this is.",
             from_us(first),
             from_us(last),
@@ -200,7 +199,7 @@ def copied_clients(tables: Tables) -> Iterator[Finding]:
     """
     by_client: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in tables["software_of"]:
-        if row["client_id"] and row["principal"] not in (None, _ANONYMOUS) and row["first_us"]:
+        if row["client_id"] and row["principal"] not in (None, ANONYMOUS) and row["first_us"]:
             by_client[row["client_id"]][row["principal"]].append(row)
     begin = min((row["first_us"] for each in by_client.values() for rows in each.values() for row in rows), default=0)
     networks: dict[Any, set[str | None]] = defaultdict(set)
@@ -391,7 +390,7 @@ def _sprawl(principal: Any, rows: list[Row], names: list[str], what: tuple[str, 
         from_us(first),
         from_us(last),
         float(len(names)),
-        {api, "SaslHandshake", "SaslAuthenticate", "Metadata"} if kind == "client ids" else {api},
+        {api, *OF_EACH_START, "Metadata"} if kind == "client ids" else {api},
     )
 
 

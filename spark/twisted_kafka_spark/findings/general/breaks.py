@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.runs import median, runs, widened
+from twisted_kafka_spark.findings.runs import HARDLY, has_its_hours, is_abrupt, median, runs, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.findings.general.series import Series
@@ -27,8 +27,6 @@ _BEYOND_NOISE, _BEYOND_CHANCE = 4.0, 5.0
 _SLOWER, _SLOW_INTERVALS, _ONE_INTERVAL, _LEAST_US = 2.0, 4, 0.6, 2_000_000.0
 """How many times as long as usual requests take in most intervals of a part that is slow, and in how many; the share of the
 additional time that one of them may have, and that time in all."""
-_EDGE, _ABRUPT = 6, 0.4
-"""Intervals before and after an end of a part, and the part of the change that takes place between them."""
 _LEAST_IDLE = 18
 """The intervals in which something comes in bursts."""
 _OF_JOBS = ("Fetch", "ShareFetch")
@@ -37,9 +35,6 @@ _KNOWN_SLOTS = 12
 """Intervals after which something else that a client does is new."""
 _ALIVE = 0.25
 """The share of the intervals in which a process that does less than the others does anything."""
-_OFF_HOURS, _HARDLY = 0.75, 0.1
-"""How many times as long as at the end a subject that has its hours is not there at the beginning, and what part of its usual
-number it does then, at most."""
 _SELDOM = 0.3
 """The share of the intervals in which somebody is there that comes and goes, such as a developer's program."""
 _FOLLOWS = 0.8
@@ -161,7 +156,7 @@ class _Blocks:
             active = np.flatnonzero(sums[first : last + 1])
             first, last = first + int(active[0]), first + int(active[-1])
         if not series.measure.is_mean and series.measure.name != "connections":
-            if not _is_abrupt(self._of(sums, series.requests, 1), (first, last), within - without):
+            if not is_abrupt(self._of(sums, series.requests, 1), (first, last), within - without):
                 return None
             first, last = widened(values, (first, last), series.begins)
         inside = np.zeros(len(sums), np.bool_)
@@ -199,16 +194,6 @@ def _moved(beyond: Marks, first: int, last: int) -> tuple[int, int]:
         return begins[0], ends[0]
     inside = np.flatnonzero(beyond[low : high + 1])
     return (low + int(inside[0]), low + int(inside[-1])) if len(inside) else (first, last)
-
-
-def _is_abrupt(values: Values, part: tuple[int, int], change: float) -> bool:
-    """Return whether a good part of a change takes place within an hour, at an end of a part: the time of day changes slowly."""
-
-    def step(at: int) -> float:
-        before, after = values[max(at - _EDGE, 0) : at], values[at : at + _EDGE]
-        return float(abs(after.mean() - before.mean())) if len(before) and len(after) else 0.0
-
-    return max(step(part[0]), step(part[1] + 1)) >= _ABRUPT * abs(change)
 
 
 def _most_apart(values: Values, least: int, may_begin: bool) -> tuple[int, int]:
@@ -312,8 +297,8 @@ def _comes_or_goes(series: Series, found: Break) -> bool:
     if found.is_up:
         is_known = series.api not in _OF_JOBS and series.measure.name in ("requests", "connections") and _was_there(series, found)
         return not before.sum() and not is_known
-    if found.last + SLOTS >= len(series.sums) and series.begins >= _OFF_HOURS * (found.last - found.first):
-        return found.after <= _HARDLY * found.before  # it was off for as long before it came
+    if has_its_hours(series.begins, (found.first, found.last), len(series.sums)):
+        return found.after <= HARDLY * found.before
     if series.api == "OffsetCommit" and series.there[found.first : found.last + 1].mean() > 0.5:
         return False  # a reader goes on without a commit
     return not series.sums[found.first + SLOTS : found.last + 1].sum() and not after.sum()

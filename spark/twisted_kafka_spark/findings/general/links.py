@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.finding import Finding, equal, from_us, quoted, several, the_only
+from twisted_kafka_spark.findings.names import ANONYMOUS, name_of, service_of
 from twisted_kafka_spark.findings.runs import minute_of
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _TOLD = 0.5
 _READS, _DOES = ("Fetch", "ShareFetch"), {"Produce": "write"}
 _AS_MUCH, _AS_BEFORE = 0.6, 0.75
 """How much new processes write, compared to the old ones; the part of their earlier writes that the old ones still send."""
-_ANONYMOUS, _MOST_SERVICES = "User:ANONYMOUS", 3
-"""Nobody's account, and the services of an account that is that of one program: those of another have nothing in common."""
+_MOST_SERVICES = 3
+"""The services of an account that is that of one program: those of another have nothing in common."""
 _AROUND_SLOTS = 12
 """The intervals before and after new processes come in which the old ones are compared."""
 _LEFT_BEHIND, _ASKED = 0.2, 0.25
@@ -184,7 +184,7 @@ def _beside_each_other(tables: Tables) -> Iterator[Finding]:
     for row in rows:
         services[row["principal"]].add(service_of(row["client_id"]))
     for new in _new_links(rows, lambda row: (row["principal"], row["topic"]), lambda row: service_of(row["client_id"])):
-        if new.subject[0] in (None, _ANONYMOUS) or len(new.links) != 1 or len(services[new.subject[0]]) > _MOST_SERVICES:
+        if new.subject[0] in (None, ANONYMOUS) or len(new.links) != 1 or len(services[new.subject[0]]) > _MOST_SERVICES:
             continue
         clients = {row["client_id"] for row in new.rows}
         old = {row["client_id"] for each in new.before for row in each.rows}

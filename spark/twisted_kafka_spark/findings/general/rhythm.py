@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import is_about, topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
 from twisted_kafka_spark.findings.general.series import MOST_PROCESSES
+from twisted_kafka_spark.findings.names import name_of, service_and_account, service_of
 from twisted_kafka_spark.findings.runs import minute_of, runs
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MISSED = 3
 def lost_rhythms(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
     """Find clients that read or write at regular intervals, most of the time nothing, and then miss several of their times."""
     grid = tables.grids.persons
-    processes = Counter((service_of(name[0]), name[1], name[2]) for name in grid.names)
+    processes = Counter((*service_and_account(name), name[2]) for name in grid.names)
     for row, (client_id, principal, api) in enumerate(grid.names):
         if api not in _APIS or processes[service_of(client_id), principal, api] > MOST_PROCESSES:
             continue

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark.cells.kinds import MINUTE_S
-from twisted_kafka_spark.findings.clients.detectors import service_of
+from twisted_kafka_spark.findings.names import service_and_account
 from twisted_kafka_spark.findings.runs import rolling
-from twisted_kafka_spark.records.kafka_names import WAITS_BY_DESIGN
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Axis, Grid
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 MOST_CLIENTS = 400
 """Clients that are searched one by one, those with the most requests; of the others only the services are."""
-OF_EACH_START = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
-"""APIs that each new connection calls."""
 _STEADY, _HOUR_SLOTS = 3, 12
 """The requests that a steady series has in each interval, and the intervals of an hour."""
 _LEAST_PEERS, _SMOOTH_SLOTS, _LEAST_LOAD = 4, 5, 0.2
@@ -283,7 +281,7 @@ def _subjects(persons: Grid) -> Iterator[tuple[Subject, tuple[int, ...]]]:
         by_client[name[0], name[1]].append(row)
     services: dict[tuple[str, Any], list[tuple[Any, Any]]] = defaultdict(list)
     for who in by_client:
-        services[service_of(who[0]), who[1]].append(who)
+        services[service_and_account(who)].append(who)
     whole = persons["requests"].sum(1)
     busiest = sorted(by_client, key=lambda who: (-whole[by_client[who]].sum(), str(who)))[:MOST_CLIENTS]
     for (service, principal), members in services.items():
@@ -293,7 +291,7 @@ def _subjects(persons: Grid) -> Iterator[tuple[Subject, tuple[int, ...]]]:
     alone = {members[0] for members in services.values() if len(members) == 1}
     for who in busiest:
         if who not in alone and whole[by_client[who]].sum():
-            yield Subject(service_of(who[0]), who[1], (who[0],)), tuple(by_client[who])
+            yield Subject(*service_and_account(who), (who[0],)), tuple(by_client[who])
 
 
 def _parts(persons: Grid, subjects: list[tuple[Subject, tuple[int, ...]]]) -> Iterator[Series]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import is_about
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, several, text, the_only
-from twisted_kafka_spark.findings.general.breaks import Break, breaks
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, apart, enclosing, equal, several, text, the_only
+from twisted_kafka_spark.findings.general.breaks import SLOTS, Break, breaks
 from twisted_kafka_spark.findings.general.series import (
     CONNECTIONS,
     EVERYBODY,
     MOST_PROCESSES,
-    OF_EACH_START,
     OPENED,
     RATE,
     Series,
@@ -28,7 +25,9 @@ from twisted_kafka_spark.findings.general.series import (
     every_series,
     with_loads,
 )
-from twisted_kafka_spark.findings.runs import span_of
+from twisted_kafka_spark.findings.names import name_of, service_and_account
+from twisted_kafka_spark.findings.runs import HARDLY, span_of
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Tables
@@ -51,6 +50,8 @@ _NEW_SLOTS, _LEAST_SLOTS, _COSTLY, _LONG_US = 12, 3, 0.4, 200_000.0
 the mean time of its own, if it is costly."""
 _RANKS = ("failed", "aborted", "connections", "requests", "bytes read", "bytes of a write", "records of a write", "empty", "idle")
 """The measures, the one that says most first; times are after them."""
+_OF_WORK = ("Produce", "Fetch", "ShareFetch", "OffsetCommit")
+"""APIs whose end is never a change of protocol only."""
 _CAUSES = (
     "silent-client",
     "absent-broker",
@@ -98,7 +99,7 @@ def unlike_themselves(tables: Tables, known: Sequence[Finding]) -> Iterator[Find
     """
     every = with_loads(list(every_series(tables)))
     changes = [_Change(series, found) for series in every for found in breaks(series)]
-    changes = _narrowed(tables, _without_daily(changes, every))
+    changes = _without_successors(_narrowed(tables, _without_daily(changes, every)), every)
     for changed in _of_one_cause(_of_services(changes)):
         together = _without_restarts(tables, changed)
         if together and not any(_is_told(each, together) for each in known):
@@ -124,6 +125,26 @@ def _without_daily(changes: list[_Change], every: list[Series]) -> list[_Change]
     return kept
 
 
+def _without_successors(changes: list[_Change], every: list[Series]) -> list[_Change]:
+    """Return changes without requests that a subject begins for good instead of others: a new version that has another protocol."""
+    rates: dict[Subject, list[Series]] = defaultdict(list)
+    for series in every:
+        if series.measure is RATE and series.api not in _OF_WORK:
+            rates[series.subject].append(series)
+    return [each for each in changes if not any(_is_succeeded(other, each) for other in rates[each.series.subject])]
+
+
+def _is_succeeded(old: Series, change: _Change) -> bool:
+    """Return whether requests ceased where others began, which are there to the end and about as many."""
+    found, sums = change.found, old.sums
+    if change.series.measure is not RATE or not found.is_up or old is change.series or found.last + 2 * SLOTS < len(sums):
+        return False
+    before, after = sums[old.begins : max(found.first - SLOTS, old.begins)], sums[found.first + SLOTS :]
+    is_over = len(before) > 0 and len(after) > 0 and after.mean() <= HARDLY * before.mean()
+    is_begun = change.series.sums[: max(found.first - SLOTS, 0)].mean() <= HARDLY * found.after if found.first > SLOTS else False
+    return bool(is_over and is_begun and found.after <= limits.UNLIKE_ITSELF * before.mean())
+
+
 def _narrowed(tables: Tables, changes: list[_Change]) -> list[_Change]:
     """Return changes in which those of everybody are of the clients that changed, unless one service has most of them."""
     kept = [each for each in changes if each.series.subject.service != EVERYBODY]
@@ -138,7 +159,7 @@ def _narrowed(tables: Tables, changes: list[_Change]) -> list[_Change]:
         more = np.maximum(grid["requests"][:, inside].sum(1) - usual * (inside.stop - inside.start), 0)
         of_services: dict[tuple[str, Any], float] = defaultdict(float)
         for name, count in zip(grid.names, more.tolist(), strict=True):
-            of_services[service_of(name[0]), name[1]] += count
+            of_services[service_and_account(name)] += count
         order = np.argsort(-more, kind="stable")
         some = order[: int(np.searchsorted(np.cumsum(more[order]), _MANY_MORE * more.sum())) + 1].tolist()
         if max(of_services.values()) < _MANY * more.sum():
@@ -191,8 +212,7 @@ def _common(one: Span, other: Span) -> float:
 
 
 def _is_at_once(one: Span, other: Span) -> bool:
-    begins, ends = abs(one.first - other.first), abs(one.last - other.last)
-    return _common(one, other) >= _SAME_TIME or max(begins, ends) <= _SAME_MINUTES * MINUTE
+    return _common(one, other) >= _SAME_TIME or apart(one, other) <= _SAME_MINUTES * MINUTE
 
 
 def _of_services(changes: list[_Change]) -> list[_Change]:
@@ -259,9 +279,8 @@ def _is_about_errors(finding: Finding) -> bool:
 
 def _is_told(finding: Finding, together: list[_Change]) -> bool:
     """Return whether a finding is about the same subject, at the same time, and names the API or a cause."""
-    first, last = (each if each is None else datetime.datetime.fromisoformat(each) for each in (finding.first, finding.last))
     main = min(together, key=lambda each: each.rank)
-    if first is None or last is None or _common(Span(first, last), main.span) < _TOLD:
+    if finding.span is None or _common(finding.span, main.span) < _TOLD:
         return False
     if main.series.measure.name == "failed" and not _is_about_errors(finding):
         return False

@@ -11,11 +11,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, from_us, grouped, several, text, the_only
+from twisted_kafka_spark.findings.finding import (
+    MINUTE,
+    Finding,
+    Span,
+    apart,
+    enclosing,
+    equal,
+    from_us,
+    grouped,
+    several,
+    text,
+    the_only,
+)
+from twisted_kafka_spark.findings.names import name_of, service_of
 from twisted_kafka_spark.findings.partial.leaders import moved_leaders
-from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, span_of
+from twisted_kafka_spark.findings.runs import Run, has_its_hours, median, minute_of, runs, span_of
+from twisted_kafka_spark.records.kafka_names import OF_EACH_START
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Axis, Grid
@@ -26,8 +39,6 @@ _STEADY_APIS = ("Produce", "Fetch", "OffsetCommit")
 """The APIs whose absence says something."""
 _DENSE = 0.9
 """The share of the slots with requests of a client that sends them at random times, which a steady client has at least."""
-_OFF_HOURS = 0.75
-"""How many times as long as at the end a client that has its hours is not there at the beginning."""
 _SOON = 6
 """Slots before and after the begin of a silence in which other instances do more if they replace the silent one."""
 _TOGETHER = 10 * MINUTE
@@ -84,7 +95,7 @@ def _silence(grid: Grid, row: int) -> _Silence | None:
     usual = float(before.mean()) if len(before) else 0.0
     dense = _DENSE * (1 - math.exp(-usual))  # the share of slots in which requests at random times would be
     was_there = len(counts) - int(active[0]) - length if has_ended else run[0] - int(active[0])
-    is_of_hours = not has_ended and active[0] >= _OFF_HOURS * length  # it was off for as long before it came
+    is_of_hours = not has_ended and has_its_hours(int(active[0]), run, len(counts))
     is_steady = (
         not is_of_hours
         and len(before) >= limits.STEADY_SLOTS
@@ -94,15 +105,15 @@ def _silence(grid: Grid, row: int) -> _Silence | None:
         and was_there >= (1.5 * length if has_ended else min(limits.GONE_AFTER_SLOTS, 0.6 * len(counts)))
         and (not others or length >= limits.SILENCE_BEYOND * others[-1])
     )
-    if (
-        not is_steady
-        or length < (limits.SILENT_SLOTS if has_ended else limits.GONE_SLOTS)
-        or usual * length < limits.SILENT_REQUESTS
-    ):
+    if not is_steady or length < (limits.SILENT_SLOTS if has_ended else limits.GONE_SLOTS):
         return None
     first = minute_of(grid["last_us"][row, run[0] - 1]) + MINUTE
     last = minute_of(grid["first_us"][row, run[1] + 1]) - MINUTE if has_ended else grid.axis.moment(grid.axis.length) - MINUTE
-    return _Silence(client_id, principal, api, Span(first, last), has_ended, usual * length, usual * 60 / grid.axis.step_s)
+    span, usual_a_minute = Span(first, last), usual * 60 / grid.axis.step_s
+    missing = usual_a_minute * span.length_minutes
+    if missing < limits.SILENT_REQUESTS:
+        return None
+    return _Silence(client_id, principal, api, span, has_ended, missing, usual_a_minute)
 
 
 def _prevents(finding: Finding, one: _Silence) -> bool:
@@ -142,8 +153,7 @@ def _at_once(found: list[_Silence]) -> list[list[_Silence]]:
     """Group silences that begin and end within minutes of each other: of one client's APIs, or of several clients."""
 
     def belongs(group: list[_Silence], one: _Silence) -> bool:
-        begins, ends = group[0].span.first - one.span.first, group[0].span.last - one.span.last
-        return max(abs(begins), abs(ends)) <= _TOGETHER
+        return apart(group[0].span, one.span) <= _TOGETHER
 
     return grouped(sorted(found, key=lambda one: (one.span.first, str(one.client_id))), belongs)
 
@@ -170,7 +180,7 @@ def _silent(tables: Tables, together: list[_Silence]) -> Finding:
         f"{who} {what}, {text(span.first)}{until}",
         {
             "client_id": one.client_id if len(clients) == 1 else None,
-            "clients": f"{len(clients)}: {', '.join(str(each[0]) for each in clients[:3])}" if clients[1:] else None,
+            "clients": several([str(each[0]) for each in clients]),
             "principal": one.principal if len({each[1] for each in clients}) == 1 else None,
             "apis": ", ".join(apis),
             "topic": the_only(topics),
@@ -318,7 +328,7 @@ def _repeated(tables: Tables, axis: Axis, short: list[_Away]) -> Iterator[Findin
             text(span.first),
             text(span.last),
             inside[0].usual * len(inside),
-            {"Metadata", "FindCoordinator", "ApiVersions", "JoinGroup", "SaslHandshake", "SaslAuthenticate"},
+            {*OF_EACH_START, "Metadata", "FindCoordinator", "JoinGroup"},
             impact=f"its clients reconnected {len(inside)} times",
         )
 

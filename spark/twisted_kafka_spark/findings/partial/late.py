@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, several, text, the_only
+from twisted_kafka_spark.findings.names import name_of, service_and_account
 from twisted_kafka_spark.findings.runs import median, minute_of, runs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def late_readers(tables: Tables, known: Sequence[Finding]) -> Iterator[Finding]:
     grid = tables.grids.persons
     services: dict[tuple[str, Any], list[int]] = defaultdict(list)
     for row in grid.rows(api="Fetch"):
-        services[service_of(grid.names[row][0]), grid.names[row][1]].append(row)
+        services[service_and_account(grid.names[row])].append(row)
     for (_, principal), rows in sorted(services.items(), key=str):
         caught_up = _caught_up(grid["requests"][rows].sum(0), grid["bytes"][rows].sum(0))
         if caught_up is None:

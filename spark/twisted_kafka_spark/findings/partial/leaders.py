@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.finding import Finding, Span, several, text
+from twisted_kafka_spark.findings.names import service_of
 from twisted_kafka_spark.findings.runs import Run, median, rolling, runs, span_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.cells.kinds import HOUR_S
-from twisted_kafka_spark.findings.clients.detectors import name_of, service_of
 from twisted_kafka_spark.findings.clients.persons import topics_of
-from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, grouped, several, text, the_only
+from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, apart, enclosing, equal, grouped, several, text, the_only
+from twisted_kafka_spark.findings.names import name_of, service_of
 from twisted_kafka_spark.findings.runs import minute_of
 
 if TYPE_CHECKING:
@@ -160,20 +159,17 @@ def _includes(one: _Gap, other: _Gap) -> bool:
 
 
 def _is_near(one: _Gap, other: _Gap) -> bool:
-    begins, ends = one.span.first - other.span.first, one.span.last - other.span.last
-    return max(abs(begins), abs(ends)) <= _TOGETHER
+    return apart(one.span, other.span) <= _TOGETHER
 
 
 def _is_about(finding: Finding, gap: _Gap) -> bool:
     """Return whether a finding says why a broker has no requests of a client in most of a gap."""
-    if finding.first is None or finding.last is None:
+    if finding.span is None:
         return False
     evidence = finding.evidence
     if finding.name == "hot-broker" and evidence.get("node") == gap.route.node:
-        return abs(datetime.datetime.fromisoformat(finding.last) - gap.span.first) <= _TOGETHER  # it led more only until then
-    first, last = (datetime.datetime.fromisoformat(each) for each in (finding.first, finding.last))
-    both = min(last, gap.span.last) - max(first, gap.span.first)
-    if both < (gap.span.last - gap.span.first) / 2:
+        return abs(finding.span.last - gap.span.first) <= _TOGETHER  # it led more only until then
+    if finding.span.common_minutes(gap.span) < gap.span.length_minutes / 2:
         return False
     if finding.name == "hot-broker":
         return True

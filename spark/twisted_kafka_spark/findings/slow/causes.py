@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark.findings.finding import enclosing, grouped
-from twisted_kafka_spark.findings.slow.clients import service_of_client
+from twisted_kafka_spark.findings.names import service_and_account
 from twisted_kafka_spark.findings.slow.phases import Slowness, is_inside
 
 if TYPE_CHECKING:
@@ -88,4 +88,4 @@ def _services(group: list[Slowness]) -> set[tuple[str, Any]]:
 
 def _service(one: Slowness) -> tuple[str, Any]:
     assert one.client is not None
-    return service_of_client(one.client)
+    return service_and_account(one.client)

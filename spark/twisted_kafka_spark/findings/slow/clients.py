@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.clients.detectors import service_of
 from twisted_kafka_spark.findings.finding import Span
+from twisted_kafka_spark.findings.names import service_and_account
 from twisted_kafka_spark.findings.runs import Run, median, minute_of, runs, unusual_above
 from twisted_kafka_spark.findings.slow.phases import ALL, LONG_MINUTES, OF_CLIENTS, SHARE, Slowness
 
@@ -86,7 +86,7 @@ class Clients:
         """Return the service that has most of the additional time that the phase took in a span; None if no service has."""
         services: dict[tuple[str, Any], float] = defaultdict(float)
         for name, more in self._additional_us(span).items():
-            services[service_of_client(name)] += more
+            services[service_and_account(name)] += more
         worst = max(services, key=lambda name: services[name], default=None)
         return worst if worst is not None and services[worst] >= SHARE * max(sum(services.values()), 1.0) else None
 
@@ -172,8 +172,3 @@ def _lasting(active: Marks, means: Values, usual: float) -> Marks:
         if last - first + 1 >= _LONG_SLOTS and marks[inside].sum() >= _NEARLY_ALL * active[inside].sum():
             found[inside] = marks[inside]
     return found
-
-
-def service_of_client(client: tuple[Any, ...]) -> tuple[str, Any]:
-    """Return the service of a client, and its principal."""
-    return service_of(client[0]), client[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.findings.finding import Finding, Span, enclosing, equal, text
+from twisted_kafka_spark.findings.finding import Finding, Span, enclosing, equal, several, text
 from twisted_kafka_spark.findings.slow.apis import slow_minutes
 from twisted_kafka_spark.findings.slow.brokers import Brokers
 from twisted_kafka_spark.findings.slow.causes import of_one_cause, without_place
@@ -68,7 +68,7 @@ def _slowness(slow: Slow, together: list[Slowness], brokers: Brokers, clients: C
             "node": node,
             "client_id": named[0] if named is not None else None,
             "principal": client[1] if client is not None and len({each[1] for each in readers or {client}}) == 1 else None,
-            "clients": f"{len(readers)}: {', '.join(sorted(str(each[0]) for each in readers)[:3])}" if is_of_several else None,
+            "clients": several(sorted(str(each[0]) for each in readers)) if is_of_several else None,
             "topic": _topic_of(tables, readers),
             "minutes": whole.length_minutes,
             "worst minute, mean ms": round(worst.worst_us / 1000, 1),
