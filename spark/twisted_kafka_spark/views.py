@@ -243,6 +243,9 @@ def _table(cells: pa.Table, view: View) -> list[Row]:
         table = table.filter(enough | pc.field("api").isin(list(REBALANCE_APIS)) if "api" in view.keys else enough)
     if view.ranks:
         table = _highest(table, view)
+    elif view.keys:  # the same order, whatever that of the cells is
+        by_time = sorted(view.keys, key=lambda key: key != TIME.name)
+        table = table.sort_by([(key, "ascending") for key in by_time])
     rows: list[Row] = table.to_pylist()
     for row in rows:
         if TIME.name in row:

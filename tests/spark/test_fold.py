@@ -10,6 +10,9 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from tests.spark.access_lines import line, own_line, topic
+from tests.spark.folded import cells
+from tests.spark.searched import steady
+from twisted_kafka_spark import views
 from twisted_kafka_spark.cells.fold import Folding
 from twisted_kafka_spark.cells.histogram import COARSE, bucket
 from twisted_kafka_spark.cells.kinds import KINDS, MEASURES
@@ -158,3 +161,13 @@ def test_the_time_that_a_request_was_served_is_without_waits_and_throttling() ->
         assert {row["api"]: row["bucket"] for row in rows if row["kind"] == kind} == {
             api: number // COARSE for api, number in served.items()
         }
+
+
+def test_tables_have_an_order_of_their_own() -> None:
+    """Equals would change places otherwise, and of equals a finding names the first."""
+    kinds = [(client, api, node) for client in "ba" for api in ("Produce", "Fetch") for node in (2, 1)]
+    whole = cells(*[steady(range(3), api, client_id=client, node=node) for client, api, node in kinds])
+    turned = whole.take(list(reversed(range(len(whole)))))
+    one, other = (views.compute_for_findings(each) for each in (whole, turned))
+    assert one == other
+    assert one.grids.persons.names == other.grids.persons.names

@@ -76,7 +76,10 @@ class Grid:
 
     @classmethod
     def of(cls, kind: str, cells: pa.Table, keys: Sequence[str], axis: Axis) -> Grid:
-        """Sum the cells of a kind by these keys; cells without a name are left out."""
+        """Sum the cells of a kind by these keys; cells without a name are left out.
+
+        Names are in order, whatever the order of the cells is: of equals, a finding is about the same one each time.
+        """
         cells = cells.filter(pc.is_null(cells[bounds.OTHERS]))
         places = axis.places(cells)
         inside = (places >= 0) & (places < axis.length)
@@ -85,6 +88,9 @@ class Grid:
         if not len(cells):
             return cls(tuple(keys), [], axis, {name: np.zeros((0, axis.length)) for name in KINDS[kind].measures})
         first, row = bounds.numbered(cells, keys)
+        found = cells.select(list(keys)).take(pa.array(first))
+        order = pc.sort_indices(found, sort_keys=[(key, "ascending") for key in keys]).to_numpy()
+        first, row = first[order], np.argsort(order)[row]
         names = list(zip(*(cells[key].take(pa.array(first)).to_pylist() for key in keys), strict=True))
         if len(names) > MOST_ROWS:
             names, row, cells, places = _busiest(names, row, cells, places)
