@@ -246,8 +246,11 @@ COLLECTIONS = {"dict", "frozenset", "list", "set", "sorted", "tuple"}
 
 def _collections_made_again(nodes: Nodes) -> Iterator[str]:
     """Find collections that a condition makes anew for each element, though they do not depend on it: the cost is a square."""
-    lists = [*nodes.of(ast.ListComp), *nodes.of(ast.GeneratorExp)]
-    for node in [*lists, *nodes.of(ast.DictComp), *nodes.of(ast.SetComp)]:
+    nested: list[ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp] = [
+        *nodes.of(ast.ListComp),
+        *nodes.of(ast.GeneratorExp),
+    ]
+    for node in [*nested, *nodes.of(ast.DictComp), *nodes.of(ast.SetComp)]:
         targets = {each.id for one in node.generators for each in ast.walk(one.target) if isinstance(each, ast.Name)}
         for condition in (each for one in node.generators for each in one.ifs):
             for each in ast.walk(condition):

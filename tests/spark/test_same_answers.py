@@ -200,7 +200,9 @@ def test_random_lines_give_the_same_in_all_ways(
 @pytest.mark.timeout(3600)
 @settings(RANDOMLY, max_examples=share_of(12))
 @given(SHAPES, st.sampled_from(("hour", "day")), st.integers(1, 20))
-@example(Shape(25197, brokers=1, days=2, hours=2, clients=22, lines=22, incidents=3, damaged=0.05, is_old=0.3), "hour", 7)
+@example(
+    Shape(25197, 1, days=2, hours=2, clients=22, lines=22, incidents=3, damaged=0.05, is_old=0.3, has_repeats=False), "hour", 7
+)
 def test_random_lines_that_are_bounded_give_the_same_from_rollups(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, shape: Shape, by: str, most: int
 ) -> None:

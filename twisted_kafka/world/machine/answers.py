@@ -126,7 +126,7 @@ def _seeds(scheduler: Scheduler, program: Random) -> Iterator[Replacement]:
         real(self, program.getrandbits(64) if a is None and scheduler.is_inside() else a, version)
 
     yield Random, "seed", seed
-    yield random, "seed", MethodType(seed, random._inst)  # type: ignore[attr-defined]
+    yield random, "seed", MethodType(seed, random._inst)
 
 
 def _process_ids(scheduler: Scheduler) -> Callable[[], int]:
