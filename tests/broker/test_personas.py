@@ -18,6 +18,7 @@ from tests.support.clients.clients import (
 from tests.support.eventually import WAIT_S
 from twisted_kafka.client import one_request
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.administration.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -49,6 +50,13 @@ def ask(bootstrap: str, api_key: int, version: int, body: bytes = b"") -> bytes:
 def played(request: pytest.FixtureRequest) -> Any:
     with twisted_kafka.Broker({"num.partitions": 1}, persona=request.param) as broker:
         yield request.param, broker
+
+
+def test_the_features_of_a_new_cluster_are_there_when_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FeatureCache, "_changed", lambda _: None)  # the watch of their node is heard late
+    with twisted_kafka.Broker({"num.partitions": 1}, persona="4.2") as broker:
+        answer = ApiVersionsResponse.decode(ask(broker.bootstrap_servers, ApiKey.API_VERSIONS, 0), 0)
+    assert ApiKey.SHARE_FETCH in [each.api_key for each in answer.api_keys]
 
 
 def test_it_tells_its_kafkas_versions_as_far_as_the_broker_has_them(played: Any) -> None:

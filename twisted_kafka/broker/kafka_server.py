@@ -232,6 +232,7 @@ class KafkaServer:
         replication = self._make_replication(running, replicas, scheduler, retries, cluster, registrar)
         control = self._make_control(replicas, groups, shares, store, registrar, notifier)
         controller = self._start_controller(running, store, configs, cluster.make_channels(control), registrar)
+        features.refresh()  # the first controller of a cluster finalizes them; the watch may be heard later
         transactions.startup()
         shares.startup()
         warn_of_stray_logs(logs, store)

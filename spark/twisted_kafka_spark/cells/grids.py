@@ -73,6 +73,7 @@ class Grid:
     names: list[Name]
     axis: Axis
     values: dict[str, Matrix] = field(default_factory=dict)
+    _indexes: dict[tuple[str, ...], dict[Name, list[int]]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, kind: str, cells: pa.Table, keys: Sequence[str], axis: Axis) -> Grid:
@@ -105,8 +106,12 @@ class Grid:
 
     def rows(self, **keys: Any) -> list[int]:
         """Return the rows whose names have these values."""
-        wanted = [(self.keys.index(key), value) for key, value in keys.items()]
-        return [row for row, name in enumerate(self.names) if all(name[at] == value for at, value in wanted)]
+        if tuple(keys) not in self._indexes:
+            places, index = [self.keys.index(key) for key in keys], dict[Name, list[int]]()
+            for row, name in enumerate(self.names):
+                index.setdefault(tuple(name[at] for at in places), []).append(row)
+            self._indexes[tuple(keys)] = index
+        return list(self._indexes[tuple(keys)].get(tuple(keys.values()), ()))
 
     def by(self, *keys: str, measures: Sequence[str] = ("requests",)) -> Grid:
         """Return the sums of some measures over the other keys."""
