@@ -160,34 +160,39 @@ def test_names_that_a_module_has_bound_are_the_worlds() -> None:
     assert wall_time() > now.timestamp()
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda own, other: (own / "file").rename(other / "file"),
-        lambda own, other: os.link(own / "file", other / "file"),
-        lambda own, other: (other / "link").symlink_to(own),
-        lambda own, other: (other / "there").chmod(0o600),
-        lambda own, other: shutil.rmtree(other),
-        lambda own, other: sqlite3.connect(other / "file"),
-        lambda own, other: ((own / "outside").symlink_to(other), (own / "outside" / "file").touch()),
-    ],
-)
-def test_a_program_changes_nothing_elsewhere(act: Callable[[Path, Path], object], tmp_path: Path) -> None:
-    (tmp_path / "there").touch()
+def test_a_program_changes_nothing_elsewhere(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "there").touch()
 
-    async def escape() -> None:
-        own = program.directory
+    def through_a_link(own: Path) -> None:
+        (own / "outside").symlink_to(elsewhere)
+        (own / "outside" / "file").touch()
+
+    async def escape(act: Callable[[Path], object]) -> None:
+        own = programs[-1].directory
         (own / "file").touch()
         (own / "folder").mkdir()
         sqlite3.connect(own / "folder" / "database").close()
         shutil.rmtree(own / "folder")
-        act(own, tmp_path)
+        act(own)
 
+    acts: list[Callable[[Path], object]] = [
+        lambda own: (own / "file").rename(elsewhere / "file"),
+        lambda own: os.link(own / "file", elsewhere / "file"),
+        lambda own: (elsewhere / "link").symlink_to(own),
+        lambda own: (elsewhere / "there").chmod(0o600),
+        lambda own: shutil.rmtree(elsewhere),
+        lambda own: sqlite3.connect(elsewhere / "file"),
+        through_a_link,
+    ]
+    programs = []
     with World() as world:
-        program = world.process(escape)
-        with pytest.raises(ProgramError, match=f"{tmp_path}.*: its files are below program.directory"):
-            world.drive(world.run(1))
-    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+        for act in acts:
+            programs.append(world.process(escape, act))
+            with pytest.raises(ProgramError, match=f"{elsewhere}.*: its files are below program.directory"):
+                world.drive(world.run(1))
+    assert [path.name for path in elsewhere.iterdir()] == ["there"]
 
 
 def test_a_program_writes_files_in_its_directory_only(tmp_path: Path) -> None:
