@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from twisted_kafka.console.cluster.offsets import EARLIEST, LATEST, by_topic, offsets_at
 from twisted_kafka.console.cluster.problems import CommandError, TryAgainError, problem
 from twisted_kafka.console.cluster.record_forms import Seen
-from twisted_kafka.console.cluster.session import Session
+from twisted_kafka.console.cluster.session import Session, named_partition
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from twisted_kafka.protocol.records.batch import batches
@@ -89,7 +89,7 @@ class Reader:
                     if not self._to_start(partition) and not found:
                         raise TryAgainError(f"{partition}: the offset {self.positions[partition]} cannot be read yet")
                 elif each.error_code:
-                    error = problem(f"{partition.topic} partition {partition.partition}", each.error_code)
+                    error = problem(named_partition(partition), each.error_code)
                     if not isinstance(error, TryAgainError) or not found:
                         raise error
                 else:

@@ -228,7 +228,7 @@ class Session:
                         continue  # nobody asked for it
                     missing.discard(partition)
                     if code:
-                        error = problem(_named_partition(partition), code, message)
+                        error = problem(named_partition(partition), code, message)
                         if not isinstance(error, TryAgainError):
                             raise error
                         again = error
@@ -236,7 +236,7 @@ class Session:
                         found[partition] = answer
                         left.discard(partition)
                 if missing:
-                    again = TryAgainError(f"broker {leader} did not answer for {_named_partition(min(missing))}")
+                    again = TryAgainError(f"broker {leader} did not answer for {named_partition(min(missing))}")
             if again is not None:
                 raise again
 
@@ -345,12 +345,13 @@ class Session:
         return max(1.0, (self._deadline_ns - self._clock.monotonic_ns()) / 1e9)
 
 
-def _named_partition(partition: TopicPartition) -> str:
+def named_partition(partition: TopicPartition) -> str:
+    """Return the partition as messages name it."""
     return f"{partition.topic} partition {partition.partition}"
 
 
 def _without_leader(partition: TopicPartition) -> CommandError:
-    return problem(_named_partition(partition), ErrorCode.LEADER_NOT_AVAILABLE)
+    return problem(named_partition(partition), ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _matching(topics: Sequence[MetadataResponseTopic], names: Sequence[str]) -> list[MetadataResponseTopic]:

@@ -40,21 +40,20 @@ _NO_PROGRAMS: Final = "a world has no programs of the system"
 _NO_WAITING: Final = "a world has no sockets that block: use asyncio"
 _NO_SOCKETS: Final = "a world has no sockets of the system: use asyncio"
 _STARTS: Final = ("fork", "forkpty", "system", "posix_spawn", "posix_spawnp", "execv", "execve")
-_REFUSED: Final[Sequence[tuple[Any, Sequence[str], str]]] = (
-    (threading.Thread, ["start"], _NO_THREADS),
-    (_thread, ["start_new_thread", "start_joinable_thread"], _NO_THREADS),
-    (socket.socket, ["connect", "connect_ex"], _NO_WAITING),
-    (socket.socket, ["bind", "sendto"], _NO_SOCKETS),
-    (subprocess.Popen, ["__init__"], _NO_PROGRAMS),
+_EVERYBODY, _PROGRAMS = False, True
+_REFUSED: Final[Sequence[tuple[Any, Sequence[str], str, bool]]] = (
+    (threading.Thread, ["start"], _NO_THREADS, _EVERYBODY),
+    (_thread, ["start_new_thread", "start_joinable_thread"], _NO_THREADS, _EVERYBODY),
+    (socket.socket, ["connect", "connect_ex"], _NO_WAITING, _EVERYBODY),
+    (socket.socket, ["bind", "sendto"], _NO_SOCKETS, _EVERYBODY),
+    (subprocess.Popen, ["__init__"], _NO_PROGRAMS, _EVERYBODY),
+    (os, _STARTS, _NO_PROGRAMS, _PROGRAMS),
+    (_posixsubprocess, ["fork_exec"], _NO_PROGRAMS, _PROGRAMS),
 )
-"""What no thread of a world may call: classes or modules, names in them, and the reason."""
-_REFUSED_TO_PROGRAMS: Final[Sequence[tuple[Any, Sequence[str], str]]] = (
-    (os, _STARTS, _NO_PROGRAMS),
-    (_posixsubprocess, ["fork_exec"], _NO_PROGRAMS),
-)
-"""The same for programs: a test may fork to look at a moment."""
+"""What threads of a world may not call: classes or modules, names in them, and the reason.
 
-
+The last two are refused to programs only: a test may fork to look at a moment.
+"""
 _BOUND: Final = (time, os, socket, random)
 """Modules whose functions others bind."""
 _DATES: Final = {id(REAL_DATETIME): REAL_DATETIME, id(REAL_DATE): REAL_DATE}
@@ -158,16 +157,12 @@ class Substitution:
         random.seed(self._program.getrandbits(64))
 
     def _guard(self) -> None:
-        for owner, names, why in _REFUSED:
+        for owner, names, why, only_to_programs in _REFUSED:
             for name in names:
                 if hasattr(owner, name):
-                    self._replace(owner, name, self._refused(why, getattr(owner, name)))
-        for owner, names, why in _REFUSED_TO_PROGRAMS:
-            for name in names:
-                if hasattr(owner, name):
-                    self._replace(owner, name, self._refused(why, getattr(owner, name), only_to_programs=True))
+                    self._replace(owner, name, self._refused(why, getattr(owner, name), only_to_programs=only_to_programs))
 
-    def _refused(self, why: str, real: Callable[..., Any], *, only_to_programs: bool = False) -> Callable[..., Any]:
+    def _refused(self, why: str, real: Callable[..., Any], *, only_to_programs: bool) -> Callable[..., Any]:
         scheduler = self._scheduler
 
         @wraps(real)

@@ -17,7 +17,6 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OWN = "1"
 DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER = 2, 3
 RESULTS = {"log.cleanup.policy": "delete,compact"}
-TIMEOUT_S = 10
 
 Settings = list[tuple[str, str | None]]
 Changes = list[tuple[str, int, str | None]]

@@ -108,14 +108,15 @@ def settled(talk: Talk, request: Message, version: int) -> Any:
     """Ask until the last transaction has ended: Kafka writes markers after it has answered."""
     passing = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
-    def lasting() -> Any:
+    def lasting() -> tuple[Any] | None:
         answer = talk.ask(request, version)
         if not passing & set(codes(answer)):
-            return answer
+            return (answer,)  # it is None if the broker closed the connection, which lasts, too
         talk.answers.pop()
         return None
 
-    return talk.until(lasting, f"{type(request).__name__} gets a passing error only")
+    (answer,) = talk.until(lasting, f"{type(request).__name__} gets a passing error only")
+    return answer
 
 
 def codes(answer: Any) -> list[int]:

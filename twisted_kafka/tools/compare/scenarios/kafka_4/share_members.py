@@ -2,7 +2,6 @@
 
 from base64 import urlsafe_b64encode
 from functools import partial
-from itertools import chain, repeat
 from typing import Any, Final
 
 from twisted_kafka.protocol.errors import ErrorCode
@@ -95,10 +94,10 @@ class ShareMember:
 
     def join(self) -> "ShareMember":
         """Join, and wait for an assignment: the group's partitions are initialized meanwhile."""
-        epochs = chain([0], repeat(None))
+        self.epoch = 0
 
         def is_assigned() -> bool:
-            answer = self.beat(next(epochs), subscribed_topic_names=[self.topic])
+            answer = self.beat(subscribed_topic_names=[self.topic])
             return not answer.error_code and answer.assignment is not None and bool(answer.assignment.topic_partitions)
 
         self.talk.until(is_assigned, f"{self.group} has no assignment")
