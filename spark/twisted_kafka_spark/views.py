@@ -102,6 +102,8 @@ VIEWS: dict[str, View] = {
     "version": View("versions", ("api", "version"), ranks=("requests",), top=300),
     "asked": View("node_versions", ("node", "api", "version")),
     "listener": View("listeners", ("node", "listener", "protocol"), ranks=("requests",), top=100),
+    "node": View("listeners", ("node",)),
+    "protocol": View("listeners", ("protocol",)),
     "client": View("clients", (*CLIENT, *SOFTWARE), ranks=_BUSY, derived=_BOTH),
     "client_api": View("clients", (*CLIENT, "api")),
     "principal": View("principals", ("principal",), ranks=_BUSY, derived=_BOTH),
@@ -137,7 +139,10 @@ VIEWS: dict[str, View] = {
     "refused": View("errors", ("api", "error", *CLIENT), where=_one_of("error", OTHER_REFUSALS), ranks=("requests",)),
     "refused_group": View("groups", ("group_id", "api", *CLIENT), where=_one_of("error", (GROUP_REFUSAL,)), ranks=("requests",)),
     "refused_topic": View("topic_errors", ("topic", "api", *CLIENT), where=_one_of("error", (TOPIC_REFUSAL,)), ranks=("requests",)),
+    "refusals_of_topics": View("topic_errors", (), where=_one_of("error", (TOPIC_REFUSAL,)), with_others=True),
+    "refusals": View("errors", (), where=_one_of("error", OTHER_REFUSALS), with_others=True),
     "failed_login": View("logins", ("note", "listener", "error"), ranks=("requests",)),
+    "login": View("logins", ("note", "listener", "error"), with_others=True),
     "plain_text": View("plain_text", ("listener", "protocol", *CLIENT), ranks=("requests",)),
     "produced_hour": View("partitions", (TIME.name, "topic", "partition"), where=_one_of("api", ("Produce",))),
     "software_of": View("clients", (*CLIENT, *SOFTWARE)),
@@ -161,12 +166,13 @@ VIEWS: dict[str, View] = {
         top=MOST_CHANGES,
     ),
     "clock": View("clocks", (TIME.name, "node", "note")),
-    "line": View("lines", ("error", "note"), with_others=True, ranks=("requests",), top=100),
+    "line": View("lines", ("error",), with_others=True),
+    "sample": View("lines", ("error", "note"), where=pc.is_valid(pc.field("note"))),
 }
 
 _FOR_FINDINGS = (
-    *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
-    *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "failed_login", "group"),
+    *("tick", "node", "client", "client_api", "client_minute", "throttled_minute", "throttled_connection", "new_connection"),
+    *("old_version", "error_minute", "error_client", "topic", "topic_total", "topic_error", "line", "login", "group"),
     *("software_of", "principal_ends", "lineage", "member", "share", "address", "change", "created", "clock"),
     "asked",
 )

@@ -78,3 +78,14 @@ def test_tables_that_come_one_after_another_are_merged() -> None:
     assert pa.compute.sum(found["requests"]).as_py() == sum(
         pa.compute.sum(client_cells(seed)["requests"]).as_py() for seed in range(4)
     )
+
+
+def test_the_reasons_of_lines_without_a_record_are_kept_and_the_first_sample_of_each() -> None:
+    rows: list[dict[str, Any]] = [{"error": "read", "note": None, "requests": 900}]
+    for reason in ("foreign", "garbled"):
+        rows += [{"error": reason, "note": f"{reason} {number:02}", "requests": 1 + number} for number in range(20)]
+    found = bounds.bounded("lines", pa.Table.from_pylist(rows, bounds.schema("lines")), 3).to_pylist()
+    counts = {reason: sum(row["requests"] for row in found if row["error"] == reason) for reason in {row["error"] for row in found}}
+    assert counts == {"read": 900, "foreign": 210, "garbled": 210}
+    for reason in ("foreign", "garbled"):
+        assert min(row["note"] for row in found if row["error"] == reason and row["note"]) == f"{reason} 00"

@@ -96,3 +96,10 @@ def test_partitions_have_their_share_of_what_is_produced_to_their_topic() -> Non
     hot, cold = document(lines)["partitions"]
     assert (hot["topic"], hot["partition"], hot["partitions"], hot["requests"]) == ("orders", 3, 6, 70)
     assert (hot["produced_bytes"], hot["produced_share"], cold["produced_share"]) == (63_000, 0.9, 0.1)
+
+
+def test_lines_without_a_record_are_all_counted_however_many_texts_they_have() -> None:
+    found = document([line("Fetch", 0)], *([f"not a request {number:03}\n"] * 2 for number in range(150)))
+    assert found["source"]["lines"] == {"read": 1, "garbled": 300}
+    assert found["source"]["samples"] == {"garbled": ["not a request 000"]}
+    assert [each["title"] for each in found["findings"]] == ["300 of 301 lines could not be parsed"]

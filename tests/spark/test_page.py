@@ -100,7 +100,10 @@ def document(findings: list[dict[str, Any]], **period: Any) -> dict[str, Any]:
         "errors": [],
         "waiting": {"us": {}, "share": {}},
         "transactions": {"total": {"begun": 0, "refused": 0}, "outcomes": []},
-        "security": dict.fromkeys(("refused_topics", "refused", "refused_groups", "failed_logins", "plain_text"), ()),
+        "security": {
+            "total": {"refusals": 0, "failed_logins": 0, "addresses": 0},
+            **dict.fromkeys(("refused_topics", "refused", "refused_groups", "failed_logins", "plain_text"), ()),
+        },
         "administration": [],
         "lineage": [],
         "groups": [],

@@ -7,9 +7,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
+import pyarrow as pa
+
 from tests.spark.access_lines import line, topic
 from tests.spark.folded import document
 from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.cells import bounds
 from twisted_kafka_spark.cells.kinds import DAY_S
 from twisted_kafka_spark.records.connections import address
 from twisted_kafka_spark.report.page import as_html
@@ -94,7 +97,8 @@ def test_plain_text_is_told_where_there_is_an_encrypted_listener() -> None:
 
 def test_a_log_without_any_of_it_says_so() -> None:
     found = document([line("Fetch", 1)])
-    assert not any(found["security"].values())
+    assert not any(rows for name, rows in found["security"].items() if name != "total")
+    assert not any(found["security"]["total"].values())
     assert "0 refusals, 0 failed logins." in as_html(found)
     assert "security" not in as_text(found)
 
@@ -105,3 +109,37 @@ def test_the_address_is_found_in_every_form_of_a_connections_id() -> None:
     assert address("[::1]:9092-0:0:0:0:0:0:0:1:40000-7") == "0:0:0:0:0:0:0:1"
     assert address("8a7f") is None
     assert address(None) is None
+
+
+def test_totals_count_what_no_table_shows() -> None:
+    logins = [login(number % 5, f"10.0.{number // 200}.{number % 200}:4000") for number in range(300)]
+    refused = [
+        line("Fetch", 1, client_id=f"client-{number}", error=DENIED, topics=[topic(f"topic-{number}", 0, DENIED)])
+        for number in range(100)
+    ]
+    groups = [line("JoinGroup", 2, client_id=f"client-{number}", error="GROUP_AUTHORIZATION_FAILED") for number in range(50)]
+    found = document(logins + refused + groups)
+    assert len(found["security"]["failed_logins"]) < 300
+    assert found["security"]["total"] == {"refusals": 150, "failed_logins": 300, "addresses": 300}
+    assert "security: 150 refusals, 300 failed logins from 300 addresses" in as_text(found)
+    assert "150 refusals, 300 failed logins." in as_html(found)
+
+
+def test_reasons_stay_known_of_names_that_are_dropped() -> None:
+    rows = [
+        {"topic": f"topic-{number}", "api": "Fetch", "error": DENIED, "client_id": "a", "principal": "A", "requests": 1 + number}
+        for number in range(20)
+    ]
+    for kind in ("errors", "topic_errors"):
+        table = pa.Table.from_pylist([row | {"client_id": f"client-{row['topic']}"} for row in rows], bounds.schema(kind))
+        found = bounds.bounded(kind, table, 3).to_pylist()
+        assert {(row["api"], row["error"]) for row in found} == {("Fetch", DENIED)}
+        assert sum(row["requests"] for row in found) == 210
+
+
+def test_a_broker_of_many_is_busy_compared_to_all_of_them() -> None:
+    listeners = [(node, name) for node in range(1, 61) for name in ("INTERNAL", "EXTERNAL", "CLIENTS")]
+    lines = [line("Fetch", 0, node=node, listener=name, weight=100) for node, name in listeners]
+    busy = line("Fetch", 0, node=61, listener="INTERNAL", weight=82_000)
+    (found,) = [each for each in document([*lines, busy])["findings"] if each["name"] == "hot-broker"]
+    assert found["title"] == "Broker 61 handled 82% of the requests to 61 brokers"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 OTHERS = "others"
-CLIENT_MINUTES = "client_minutes"
+CLIENT_MINUTES, LINES = "client_minutes", "lines"
 _SEPARATOR, _NULL = "\x1f", "\x1e"
 _MERGE_ROWS = 1 << 20
 """Rows that are merged at a time."""
@@ -120,6 +120,8 @@ def bounded(kind: str, table: pa.Table, most: int, room: int = 1) -> pa.Table:
         kept[_highest(_sums(some, measures, name, len(first)), texts, most)] = True
     if kind == SAMPLED_KIND:
         kept[_with_smallest_hashes(texts)] = True
+    if kind == LINES:
+        kept[_first_samples(some, name)] = True
     is_kept = pa.array(kept[name])
     rest = pa.concat_tables([_unnamed(kind, some.filter(pc.invert(is_kept))), table.filter(pa.array(~named))])
     return pa.concat_tables([some.filter(is_kept), merged(kind, rest)])
@@ -183,6 +185,15 @@ def _with_smallest_hashes(texts: Sequence[bytes]) -> list[int]:
     """Return the numbers of the names that are kept whatever they moved, from which the number of all is estimated."""
     hashes = [hashlib.sha256(text).digest() for text in texts]
     return sorted(range(len(texts)), key=hashes.__getitem__)[:SAMPLED_NAMES]
+
+
+def _first_samples(lines: pa.Table, name: Numbers) -> list[int]:
+    """Return the numbers of the first sample of each reason, which a report shows, however often another one was taken."""
+    numbered_lines = lines.select(["error", "note"]).append_column("number", pa.array(name)).filter(pc.is_valid(lines["note"]))
+    ordered = numbered_lines.sort_by([("error", "ascending"), ("note", "ascending")])
+    first, _ = numbered(ordered, ["error"])
+    found: list[int] = ordered["number"].take(pa.array(first)).to_pylist()
+    return found
 
 
 def _unnamed(kind: str, table: pa.Table) -> pa.Table:

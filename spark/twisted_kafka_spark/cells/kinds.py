@@ -121,10 +121,9 @@ _REQUESTS = ("requests",)
 _ENDS = ("first_us", "last_us")
 _SLOT = ("requests", "failed", "throttled", "empty", "request_bytes", "response_bytes", "bytes", "records")
 _NAMED_FAILURE = (*CLIENT, "group_id", "topic", "note")
-_OLD, _WHO_FAILED = (*CLIENT, *SOFTWARE, "api", "version"), ("api", "error", *CLIENT)
+_OLD = (*CLIENT, *SOFTWARE, "api", "version")
 _WHERE, _WHO_SPEAKS = ("node", "listener", "protocol"), ("listener", "protocol", *CLIENT)
 _IN_GROUP = ("group_id", *CLIENT, "api", "error")
-_REFUSED = ("topic", "api", "error", *CLIENT)
 _ROUTE, _ASKED = ("node", *CLIENT, "api"), ("node", "api", "version")
 LINEAGE, _MEMBER = ("topic", *CLIENT, "group_id"), ("group_id", *CLIENT, "note")
 KINDS: dict[str, Kind] = {
@@ -141,7 +140,7 @@ KINDS: dict[str, Kind] = {
     "client_minutes": Kind(MINUTE_S, (*CLIENT, "api"), ("requests", "throttled", "throttle_us"), name=(*CLIENT, "api")),
     "new_connections": Kind(MINUTE_S, CLIENT, _REQUESTS, name=CLIENT),
     "old_versions": Kind(HOUR_S, _OLD, _REQUESTS, name=_OLD),
-    "errors": Kind(HOUR_S, _WHO_FAILED, _REQUESTS, name=_WHO_FAILED),
+    "errors": Kind(HOUR_S, ("api", "error", *CLIENT), _REQUESTS, name=CLIENT),
     "plain_text": Kind(HOUR_S, _WHO_SPEAKS, _REQUESTS, name=_WHO_SPEAKS),
     "connections": Kind(
         HOUR_S,
@@ -152,7 +151,7 @@ KINDS: dict[str, Kind] = {
     "topics": Kind(HOUR_S, ("topic", "api"), ("requests", "records", "bytes", "partitions"), name=("topic",)),
     "partitions": Kind(HOUR_S, ("topic", "partition", "api"), ("requests", "bytes"), name=("topic", "partition"), room=20),
     "groups": Kind(MINUTE_S, _IN_GROUP, _REQUESTS, name=("group_id", *CLIENT)),
-    "topic_errors": Kind(HOUR_S, _REFUSED, _REQUESTS, name=_REFUSED),
+    "topic_errors": Kind(HOUR_S, ("topic", "api", "error", *CLIENT), _REQUESTS, name=("topic", *CLIENT)),
     "transactions": Kind(
         HOUR_S,
         ("transactional_id", *CLIENT, "event", "bucket"),
@@ -188,7 +187,7 @@ KINDS: dict[str, Kind] = {
     "runs": Kind(HOUR_S, ("node", "note"), ("requests", "first_us", "last_us")),
     "seen": Kind(HOUR_S, ("note", "error"), ("requests", "first_us", "last_us", "partitions")),
     "clocks": Kind(MINUTE_S, ("node", "note"), ("requests", "first_us", "last_us", "max_us")),
-    "lines": Kind(HOUR_S, ("note", "error"), ("requests",), name=("note", "error")),
+    "lines": Kind(HOUR_S, ("note", "error"), ("requests",), name=("note",)),
     "topic_ids": Kind(HOUR_S, ("topic", "note"), ("requests",), name=("topic", "note")),
 }
 """Of these kinds:
@@ -222,7 +221,7 @@ KINDS: dict[str, Kind] = {
   `partitions` is the number of hours whose lines are in the part.
 - `clocks` are lines with a wrong time, in the minutes in which they count: `note` says whether the broker's clock was `ahead` or
   `behind`, `first_us` and `last_us` are the times that they have, `max_us` is the largest difference.
-- `lines` were read or unreadable, with a sample in `note`.
+- `lines` were read, or unreadable for a reason (`error`). A few have a sample in `note`: of each reason, the first text is kept.
 - `topic_ids` have the name of a topic id that a fetch used.
 """
 

@@ -133,7 +133,7 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
     addresses = [name[0] for name, _ in rows.top("note") if name[0] is not None]
     first, last = rows.axis.moment(int(rows.minute.min())), rows.axis.moment(int(rows.minute.max()))
     clients = [name[0] for name, _ in rows.top("client_id")]
-    listeners = {row["listener"] or "-" for row in tables["failed_login"] if row["note"] in addresses or not addresses}
+    listeners = {row["listener"] or "-" for row in tables["login"] if row["note"] in addresses or not addresses}
     prefix = of.get("address")
     return Finding(
         "failed-logins",
@@ -147,7 +147,7 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
             "clients": several_values(rows, "client_id"),
             "errors": ", ".join(sorted({name[0] for name, _ in rows.top("error")})),
             "listeners": ", ".join(sorted(listeners)),
-            "node": main_value(rows, "node") if len({each["node"] for each in tables["listener"]}) > 1 else None,
+            "node": main_value(rows, "node") if len({each["node"] for each in tables["node"]}) > 1 else None,
         },
         (f"connection LIKE {quoted(f'%-{prefix}:%')}" if prefix else "error IN ('" + "', '".join(LOGIN_ERRORS) + "')")
         + f" AND {Span(first, last).where}",
@@ -164,7 +164,7 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
 def _logins_without_minutes(tables: Tables) -> Iterator[Finding]:
     """Find the same in a rollup of an earlier layout, which has no failures by minute."""
     by_address: dict[str | None, list[Row]] = defaultdict(list)
-    for row in tables["failed_login"]:
+    for row in tables["login"]:
         by_address[row["note"]].append(row)
     for address, rows in by_address.items():
         attempts = sum(row["requests"] for row in rows)

@@ -35,10 +35,7 @@ def skew(tables: Tables) -> Iterator[Finding]:
                 weight=share,
             )
     yield from _hot_partitions(tables, produced)
-    nodes: dict[int, int] = defaultdict(int)
-    for row in tables["listener"]:
-        if row["node"] is not None:
-            nodes[row["node"]] += row["requests"]
+    nodes: dict[int, int] = {row["node"]: row["requests"] for row in tables["node"] if row["node"] is not None}
     requests = sum(nodes.values())
     if len(nodes) > 1 and requests >= limits.SKEW_REQUESTS_FLOOR:
         node = max(nodes, key=lambda each: nodes[each])

@@ -33,6 +33,8 @@ CLIENT_APIS, SLOW_CLIENT_APIS = 30, 15
 """Rows of the table of latency by client and API: the busiest, and the slowest of those with at least `SLOW_CLIENT_REQUESTS`."""
 SLOW_CLIENT_REQUESTS = 100
 _SUMS = ("requests", "failed", "throttled", "request_bytes", "response_bytes")
+_NO_REASON = "other"
+"""The reason of lines without a record whose reason a rollup of an earlier version dropped."""
 
 
 @dataclass(slots=True)
@@ -113,17 +115,15 @@ def build(tables: Tables, about: About, tick_s: int, findings: Sequence[Values])
 
 
 def _source(tables: Tables, about: About) -> Values:
-    lines: dict[str, int] = defaultdict(int)
+    lines = {row["error"] or _NO_REASON: row["requests"] for row in tables["line"]}
     samples: dict[str, list[str]] = {}
-    for row in tables["line"]:
-        lines[row["error"]] += row["requests"]
-        if row["note"] is not None:  # one, the first of all: how many there are depends on how lines are divided
-            samples[row["error"]] = [min([row["note"], *samples.get(row["error"], ())])]
+    for row in tables["sample"]:  # one of each, the first of all: how many there are depends on how lines are divided
+        samples.setdefault(row["error"], [row["note"]])
     return {
         "from": about.source,
         "files": about.files,
         "size_bytes": about.size_bytes,
-        "lines": dict(lines),
+        "lines": lines,
         "samples": samples,
         "repeated_files": about.repeated_files,
         "repeated_lines": about.repeated_lines,
@@ -299,8 +299,14 @@ def _outcome(rows: Sequence[Row], outcome: str) -> Values:
 
 def _security(tables: Tables) -> Values:
     """Return who was refused what, failed logins by address, and, where a listener is encrypted, who uses another one."""
-    is_encrypted = any(row["protocol"] not in PLAIN_PROTOCOLS for row in tables["listener"] if row["protocol"])
+    is_encrypted = any(row["protocol"] not in PLAIN_PROTOCOLS for row in tables["protocol"] if row["protocol"])
+    refusals = [*tables["refusals_of_topics"], *tables["refusals"]]
     return {
+        "total": {
+            "refusals": sum(row["requests"] or 0 for row in refusals),
+            "failed_logins": sum(row["requests"] for row in tables["login"]),
+            "addresses": len({row["note"] for row in tables["login"] if row["note"] is not None}),
+        },
         "refused_topics": [
             {name: row[name] for name in ("topic", "api", "client_id", "principal", "requests")} for row in tables["refused_topic"]
         ],

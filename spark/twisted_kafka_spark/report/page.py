@@ -314,9 +314,7 @@ def _security(document: Values) -> str:
             [*_CLIENT, text("listener", "listener"), text("protocol", "protocol"), requests],
         ),
     )
-    refused = sum(row["requests"] for name in ("refused_topics", "refused") for row in found[name])
-    logins = sum(row["requests"] for row in found["failed_logins"])
-    counts = f"<p>{refused:,} refusals, {logins:,} failed logins.</p>"
+    counts = f"<p>{found['total']['refusals']:,} refusals, {found['total']['failed_logins']:,} failed logins.</p>"
     return counts + "".join(table(title, found[name], columns) for title, name, columns in tables if found[name])
 
 

@@ -76,11 +76,9 @@ def _transactions(found: Values) -> Iterator[str]:
 
 
 def _security(found: Values) -> Iterator[str]:
-    logins = sum(row["requests"] for row in found["failed_logins"])
-    refused = sum(row["requests"] for name in ("refused_topics", "refused") for row in found[name])
-    if logins or refused:
-        addresses = len({row["address"] for row in found["failed_logins"]})
-        yield f"security: {refused:,} refusals, {logins:,} failed logins from {addresses:,} addresses"
+    refusals, logins, addresses = (found["total"][name] for name in ("refusals", "failed_logins", "addresses"))
+    if logins or refusals:
+        yield f"security: {refusals:,} refusals, {logins:,} failed logins from {addresses:,} addresses"
         yield ""
 
 
