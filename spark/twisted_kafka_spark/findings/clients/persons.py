@@ -333,6 +333,8 @@ def _peaks(mine: Any, whole: Any, floor: float, factor: float) -> list[Run]:
     """Return the runs in which a client that is there most of the time does far more than usual, if it seldom does."""
     if (mine > 0).sum() * 2 < len(mine) or len(mine) < limits.LEAST_SLOTS:
         return []
+    if mine.max() <= floor:
+        return []
     usual = median(mine)
     limit = max(floor, factor * usual, unusual_above(mine, limits.MAD_FACTOR), 1.5 * float(np.quantile(mine, 0.85)))
     found = runs(mine > limit, gap=1)
@@ -359,8 +361,10 @@ def _newcomers_peaks(mine: Any, whole: Any, floor: float, beyond: float) -> list
     """Return the runs in which a client without a past does several times as much as all others do, even when they do most."""
     if (mine > 0).sum() * 2 >= len(mine) or len(mine) < limits.LEAST_SLOTS:
         return []
+    if mine.max() <= floor:
+        return []
     others = whole - mine
-    most = float(np.quantile(others, 0.95)) if len(others) else 0.0
+    most = float(np.quantile(others, 0.95))
     found = runs(mine > max(floor, limits.NEWCOMERS_FACTOR * median(others), beyond * most), gap=1)
     return [run for run in found if run[1] > run[0]] if len(found) <= _MOST_PEAKS else []
 

@@ -12,7 +12,7 @@ from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.clients.persons import is_about, span_of_client, topics_of
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, enclosing, equal, grouped, several, text, the_only
 from twisted_kafka_spark.findings.names import name_of, owner_of, service_and_account
-from twisted_kafka_spark.findings.runs import HARDLY, Run, has_its_hours, is_abrupt, median, rolling, span_of, widened
+from twisted_kafka_spark.findings.runs import HARDLY, Run, has_its_hours, is_abrupt, median, most_apart, rolling, span_of, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.cells.grids import Grid
@@ -122,7 +122,7 @@ def _of_others(grid: Grid, rows: Sequence[int], row: int) -> list[int]:
 def _do_others_follow(ratio: float, others: Sequence[float]) -> bool:
     """Return whether what the others do explains a good part of a step: it is the time of day, then."""
     known = [np.log(each) for each in others if each > 0]
-    usual = float(np.median(known)) if known else 0.0
+    usual = median(np.array(known))
     return bool(usual * np.log(ratio) > 0 and abs(usual) >= _OTHERS_FOLLOW * abs(np.log(ratio)))
 
 
@@ -207,18 +207,8 @@ def segment(values: Values, least: int, factor: float) -> Run | None:
     smooth = rolling(values, least)[least // 2 : count - least // 2] / least
     if not len(smooth) or smooth.max() - smooth.min() < _NEARLY * wanted:
         return None
-    sums = np.concatenate(([0.0], np.cumsum(values)))
-    best, found = 0.0, (0, 0)
-    for first in range(least, count - least + 1):
-        stops = np.arange(first + least, count + 1)
-        sizes = stops - first
-        rest = count - sizes
-        inside, whole = sums[stops] - sums[first], sums[count]
-        scores = np.abs(inside / sizes - (whole - inside) / rest) * np.sqrt(sizes * rest / count)
-        at = int(np.argmax(scores))
-        if scores[at] > best:
-            best, found = float(scores[at]), (first, int(stops[at]) - 1)
-    return found if best and _is_apart(values, found, wanted) else None
+    found = most_apart(values, least, least, least)
+    return found if found is not None and _is_apart(values, found, wanted) else None
 
 
 def _is_apart(values: Values, run: Run, wanted: float) -> bool:

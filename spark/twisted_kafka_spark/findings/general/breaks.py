@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from twisted_kafka_spark import thresholds as limits
-from twisted_kafka_spark.findings.runs import HARDLY, has_its_hours, is_abrupt, median, runs, widened
+from twisted_kafka_spark.findings.runs import HARDLY, has_its_hours, is_abrupt, median, most_apart, runs, widened
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.findings.general.series import Series
@@ -41,6 +41,8 @@ _FOLLOWS = 0.8
 """How much less a series varies, compared to the load of the others, if it follows that."""
 _LEAST_REQUESTS = 3
 """Requests of a block whose mean says something."""
+_OF_A_MEAN = 1 / 3
+"""The part of `CHANGED_REQUESTS_FLOOR` that a part has at least if its mean, or its number of bytes, is unlike the others."""
 
 
 class Break(NamedTuple):
@@ -68,6 +70,8 @@ class Break(NamedTuple):
 
 def breaks(series: Series) -> list[Break]:
     """Return the part of a series in which it is unlike itself, and another one outside of it."""
+    if not _may_matter(series):
+        return []
     found = _found_in(_Blocks(series, SLOTS))
     # Rare events, such as everybody's connections each hour, are in few of the short blocks.
     return found if found or series.measure.name != "connections" else _found_in(_Blocks(series, _LONG_SLOTS))
@@ -131,7 +135,11 @@ class _Blocks:
         if len(values) < _LEAST_BLOCKS + _STANDARD_BLOCKS or np.ptp(values) < wanted:
             return None
         measure = self._series.measure
-        first, last = _most_apart(values, _LEAST_BLOCKS if measure.is_mean else 1, measure.may_begin)
+        least, begin = _LEAST_BLOCKS if measure.is_mean else 1, 0 if measure.may_begin else _LEAST_BLOCKS
+        run = most_apart(values, least, _STANDARD_BLOCKS, begin, only_more=measure.may_begin)
+        if run is None:
+            return None
+        first, last = run
         marks = np.zeros(len(values), np.bool_)
         marks[first : last + 1] = True
         return (int(places[first]), int(places[last])) if _is_clear(values, marks, wanted * (1 if last > first else 2)) else None
@@ -196,25 +204,6 @@ def _moved(beyond: Marks, first: int, last: int) -> tuple[int, int]:
     return (low + int(inside[0]), low + int(inside[-1])) if len(inside) else (first, last)
 
 
-def _most_apart(values: Values, least: int, may_begin: bool) -> tuple[int, int]:
-    """Return the first and the last place of the part whose mean differs most.
-
-    The part does not begin with the series, unless it `may_begin` so; it has more then, not less.
-    """
-    count = len(values)
-    sums = np.concatenate(([0.0], np.cumsum(values)))
-    begins, stops = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
-    sizes = stops - begins
-    is_part = (sizes >= least) & (count - sizes >= _STANDARD_BLOCKS) & (may_begin | (begins >= _LEAST_BLOCKS))
-    within = sums[None, :] - sums[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        apart = (within / sizes - (sums[-1] - within) / (count - sizes)) * np.sqrt(sizes * (count - sizes) / count)
-    apart = apart if may_begin else np.abs(apart)
-    apart[~is_part] = -1.0
-    best = int(np.argmax(apart))
-    return best // (count + 1), best % (count + 1) - 1
-
-
 def _is_clear(values: Values, marks: Marks, wanted: float) -> bool:
     within, without = median(values[marks]), median(values[~marks])
     noise = 1.5 * median(np.abs(values[~marks] - without))
@@ -229,6 +218,18 @@ def _mean(series: Series, where: Marks) -> float:
     if not series.measure.is_mean:
         return float(series.sums[where].mean()) if where.any() else 0.0
     return float(series.sums[where].sum() / max(series.requests[where].sum(), 1))
+
+
+def _may_matter(series: Series) -> bool:
+    """Return False of a series of which no part can matter, whichever it is: most series of a day have too few requests."""
+    measure, whole = series.measure, series.sums.sum()
+    if measure.is_share:
+        return bool(whole >= (measure.floor * _LEAST_IDLE if measure.name == "idle" else limits.FAILURES_FLOOR))
+    if not measure.is_mean:
+        return True
+    return bool(
+        series.requests.sum() >= _OF_A_MEAN * limits.CHANGED_REQUESTS_FLOOR and (measure.unit != "ms" or whole >= _LEAST_US)
+    )
 
 
 def _matters(series: Series, found: Break, floor: float, inside: Marks, outside: Marks) -> bool:
@@ -248,14 +249,14 @@ def _matters(series: Series, found: Break, floor: float, inside: Marks, outside:
     if measure.is_mean:
         is_alive = (series.sums[inside] > 0).mean() >= _ALIVE  # a silence is another finding
         is_there = measure.unit != "part" or (low <= high / limits.CHANGED_SIZE and bool(is_alive))
-        return bool(series.requests[inside].sum() >= limits.CHANGED_REQUESTS_FLOOR / 3) and is_there
+        return bool(series.requests[inside].sum() >= _OF_A_MEAN * limits.CHANGED_REQUESTS_FLOOR) and is_there
     if found.is_up and _is_seldom_there(series, found, outside):
         return False
     expected, there = series.requests[outside].mean() * inside.sum(), series.requests[inside].sum()
     if measure.name == "requests":
         expected = found.before * inside.sum()
     if measure.name not in ("requests", "connections"):
-        return bool(max(expected, there) >= limits.CHANGED_REQUESTS_FLOOR / 3)
+        return bool(max(expected, there) >= _OF_A_MEAN * limits.CHANGED_REQUESTS_FLOOR)
     missing, least = abs(there - expected), limits.CHANGED_REQUESTS_FLOOR
     return bool(
         missing >= (least if measure.name == "requests" else least / 5)

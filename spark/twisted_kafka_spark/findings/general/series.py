@@ -11,7 +11,7 @@ import numpy as np
 
 from twisted_kafka_spark.cells.kinds import MINUTE_S
 from twisted_kafka_spark.findings.names import service_and_account
-from twisted_kafka_spark.findings.runs import rolling
+from twisted_kafka_spark.findings.runs import median, rolling
 from twisted_kafka_spark.records.kafka_names import OF_EACH_START, WAITS_BY_DESIGN
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def every_series(tables: Tables) -> Iterator[Series]:
                 sums = requests if measure is RATE else persons[measure.column][mine].sum(0)
                 if measure is RATE or sums.any():
                     yield Series(subject, api, measure, persons.axis, sums, requests, there)
-            if np.median(requests[int(np.argmax(there)) :]) >= _STEADY:
+            if median(requests[int(np.argmax(there)) :]) >= _STEADY:
                 idle = _idle_beyond_chance(requests)
                 yield Series(subject, api, _IDLE, persons.axis, idle, np.ones(len(idle)), there)
     yield from _connections(tables, subjects)
@@ -257,7 +257,7 @@ def _may_follow(series: Series) -> bool:
 
 def _load(peers: list[Series]) -> Values | None:
     """Return the median of what services do in each interval, compared to their own average; None of few."""
-    steady = [each for each in peers if np.median(each.sums) > 0]
+    steady = [each for each in peers if median(each.sums) > 0]
     if len(steady) < _LEAST_PEERS:
         return None
     around = rolling(np.ones(len(steady[0].sums)), _SMOOTH_SLOTS)

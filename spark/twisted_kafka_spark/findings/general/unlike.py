@@ -26,7 +26,7 @@ from twisted_kafka_spark.findings.general.series import (
     with_loads,
 )
 from twisted_kafka_spark.findings.names import name_of, service_and_account
-from twisted_kafka_spark.findings.runs import HARDLY, span_of
+from twisted_kafka_spark.findings.runs import HARDLY, median, span_of
 from twisted_kafka_spark.records.kafka_names import OF_EACH_START
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _narrowed(tables: Tables, changes: list[_Change]) -> list[_Change]:
 
 def _is_followed(found: Break, others: list[Series]) -> bool:
     """Return whether the median of the others changes in the same way, by a good part of it."""
-    usual = float(np.median([_factor(each, found) for each in others])) if others else 0.0
+    usual = median(np.array([_factor(each, found) for each in others]))
     return usual * found.log_factor > 0 and abs(usual) >= _FOLLOW * abs(found.log_factor)
 
 
