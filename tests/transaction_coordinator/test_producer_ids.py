@@ -10,7 +10,7 @@ import pytest
 from tests.support.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.metadata.embedded import SqliteStore
-from twisted_kafka.metadata.store import BadVersionError, NodeExistsError, NoNodeError
+from twisted_kafka.metadata.store import BadVersionError, NodeExistsError, NoNodeError, SessionExpiredError, StoreDisconnectedError
 from twisted_kafka.metadata.znodes import ProducerIdBlockNode
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, UnknownServerError
 from twisted_kafka.transaction_coordinator import producer_id_manager
@@ -54,6 +54,17 @@ def test_the_empty_node_of_a_new_cluster(store: Any) -> None:
 def test_a_restart_wastes_the_rest_of_the_block(store: Any) -> None:
     assert ProducerIdManager(1, store).next_producer_id() == 0
     assert ProducerIdManager(1, store).next_producer_id() == BLOCK_SIZE
+
+
+@pytest.mark.parametrize("error", [StoreDisconnectedError, SessionExpiredError])
+def test_a_client_tries_again_that_the_store_keeps_waiting(store: Any, error: type[Exception]) -> None:
+    class Silent:
+        def get(self, path: str) -> Any:
+            raise error("no answer within 6 s")
+
+    ids = ProducerIdManager(1, Silent())  # type: ignore[arg-type]
+    with pytest.raises(CoordinatorLoadInProgressError):
+        ids.next_producer_id()
 
 
 def test_the_last_block_ends_at_the_largest_id(store: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.metadata.store import BadVersionError, IMetadataStore, NodeExistsError, NoNodeError
+from twisted_kafka.metadata.store import BadVersionError, IMetadataStore, NodeExistsError, NoNodeError, StoreDisconnectedError
 from twisted_kafka.metadata.znodes import ProducerIdBlockNode
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, UnknownServerError
 from twisted_kafka.system import machine
@@ -69,16 +69,23 @@ class ProducerIdManager:
     def next_producer_id(self) -> int:
         """Return an id that was never given to any producer of the cluster; raises the errors of ``ProducerIdBlocks.take``.
 
-        While the store does not answer, only one caller waits for it. Others get CoordinatorLoadInProgressError (retriable).
+        While the store does not answer, only one caller waits for it. It and the others get CoordinatorLoadInProgressError, after
+        which all clients try again, as from Kafka's RPCProducerIdManager: many give up after REQUEST_TIMED_OUT.
         """
         if not self._lock.acquire(timeout=WAIT_S):
             raise CoordinatorLoadInProgressError("Another request still waits for a block of producer ids.")
         try:
             if self._next >= self._end:
-                self._next = self._blocks.take(self._broker_id)
+                self._next = self._taken()
                 self._end = self._next + BLOCK_SIZE
             producer_id = self._next
             self._next += 1
             return producer_id
         finally:
             self._lock.release()
+
+    def _taken(self) -> int:
+        try:
+            return self._blocks.take(self._broker_id)
+        except StoreDisconnectedError as error:
+            raise CoordinatorLoadInProgressError(f"There is no block of producer ids yet: {error}") from error
