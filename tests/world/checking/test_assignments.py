@@ -116,6 +116,14 @@ def test_a_member_that_is_gone_has_nothing(bench: Bench, how: str) -> None:
     assert bench.beat("b", [0]) == []
 
 
+def test_a_member_has_not_revoked_what_no_coordinator_has_heard_of(bench: Bench) -> None:
+    assert bench.beat("a", [0, 1]) == bench.beat("a", [0], has=[0, 1]) == []
+    for bench.now_ns in (S, 30 * S):
+        assert bench.beat("a", None, has=[0], code=ErrorCode.NOT_COORDINATOR) == []
+    bench.now_ns = 60 * S
+    assert bench.beat("b", [0]) == [], "the next coordinator knows only that it has to revoke"
+
+
 def test_an_active_task_of_a_streams_group_has_one_member(bench: Bench) -> None:
     def beat(member: str, given: list[int] | None, has: list[int] | None = None) -> list[str]:
         bench.broken.clear()

@@ -48,6 +48,12 @@ class _Member:
         """When the first heartbeat arrived that was not answered, or with an error: it may have to revoke since."""
         self.rebalance_timeout_ms = 300_000
 
+    def accept(self) -> None:
+        """Note that the coordinator has taken notice of what the member holds, as an answer without an error says."""
+        self.unanswered_ns = None
+        if self.holds <= self.assigned:
+            self.revoked_ns = None
+
 
 class Beat(NamedTuple):
     """A heartbeat that has arrived."""
@@ -127,13 +133,8 @@ class Assignments:
             member.rebalance_timeout_ms = request.rebalance_timeout_ms
         held = request.active_tasks if isinstance(request, StreamsGroupHeartbeatRequest) else request.topic_partitions
         if held is not None:
-            self._hold(member, _pairs(held))
+            member.holds = _pairs(held)
         return Beat(request)
-
-    def _hold(self, member: _Member, holds: Partitions) -> None:
-        member.holds = holds
-        if holds <= member.assigned:
-            member.revoked_ns = None
 
     def _members(self, group: str) -> dict[str, _Member]:
         if group not in self._groups and len(self._groups) >= MOST_GROUPS:
@@ -148,7 +149,7 @@ class Assignments:
             members.pop(name, None)
             return
         if response.error_code == ErrorCode.NONE and name in members:
-            members[name].unanswered_ns = None
+            members[name].accept()
         given = _given(response)
         if response.error_code != ErrorCode.NONE or beat.request.member_epoch < 0 or given is None:
             return
