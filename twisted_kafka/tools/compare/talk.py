@@ -135,11 +135,21 @@ class Talk:
             pause(_PAUSE_S)
 
     def known(self, topic: str) -> None:
-        """Wait until the broker knows and leads a topic that was created: with KRaft it hears later of it than is answered."""
+        """Wait until the broker leads all partitions of a topic that was created: with KRaft it hears of it after the answer."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        self.until(lambda: not self.ask(request, 8, note=False).topics[0].error_code, f"{topic} is not known")
-        end = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])])
-        self.until(lambda: not self.ask(end, 5, note=False).topics[0].partitions[0].error_code, f"{topic} has no leader")
+
+        def told() -> Any:
+            found = self.ask(request, 8, note=False).topics[0]
+            return found if not found.error_code else None
+
+        indexes = [each.partition_index for each in self.until(told, f"{topic} is not known").partitions]
+        asked = [ListOffsetsPartition(partition_index=each, timestamp=-1) for each in indexes]
+        ends = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+
+        def is_led() -> bool:
+            return not any(each.error_code for each in self.ask(ends, 5, note=False).topics[0].partitions)
+
+        self.until(is_led, f"{topic} has no leader")
 
     def until(self, look: Callable[[], T | None], why_not: str) -> T:
         """Look until there is something, which is returned. Raises StoppedError with ``why_not`` after the timeout."""
