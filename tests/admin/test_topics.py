@@ -10,6 +10,7 @@ from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResul
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import StoreDisconnectedError
 from twisted_kafka.metadata.znodes import ConfigNode, TopicNode
 from twisted_kafka.protocol.errors import ErrorCode, InvalidReplicationFactorError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -273,6 +274,19 @@ def test_topics_that_are_asked_about_come_by_themselves(topics: Topics) -> None:
     }
     topics.cluster.pump()
     assert sorted(topics.cluster.brokers.cache.topic_names()) == ["a.b", "c"]
+
+
+def test_clients_try_again_while_the_store_is_silent(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer with transactions gives up if a request for its coordinator timed out, but not if there is none yet."""
+
+    def silent(*_: object) -> None:
+        raise StoreDisconnectedError("no answer within 6 s")
+
+    monkeypatch.setattr(topics.cluster.store, "get_many", silent)
+    assert [each.error for each in topics.manager.auto_create(["t"])] == [ErrorCode.LEADER_NOT_AVAILABLE]
+    with capturedLogs() as events:
+        topics.manager.create_internal_topic("__transaction_state")
+    assert not events
 
 
 def test_deleted_topics_are_gone_when_the_answer_comes(topics: Topics) -> None:

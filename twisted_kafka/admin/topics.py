@@ -35,6 +35,7 @@ from twisted_kafka.metadata.store import (
     Operation,
     Set,
     Stat,
+    StoreDisconnectedError,
     StoreError,
 )
 from twisted_kafka.metadata.znode_json import BadNodeError
@@ -248,7 +249,12 @@ class TopicManager:
     def _create_automatically(self, topics: Iterable[str], mutations: ControllerMutationQuota) -> list[TopicResult]:
         """Any broker creates topics that clients use, as in ZooKeeper mode; it need not be the controller."""
         orders = [self._automatic(topic) for topic in topics]
-        return self._create(orders, 0, validate_only=False, mutations=mutations).result()
+        try:
+            return self._create(orders, 0, validate_only=False, mutations=mutations).result()
+        except StoreDisconnectedError as error:
+            results = [TopicResult(order.name) for order in orders]
+            _refuse_all(results, error)
+            return results
 
     def _automatic(self, topic: str) -> NewTopic:
         config = self._config
@@ -429,6 +435,8 @@ def _refuse_storing(result: TopicResult, error: StoreError) -> None:
         result.refuse(TopicExistsError(f"Topic '{result.name}' already exists."))
     elif isinstance(error, NoNodeError):
         result.refuse(UnknownTopicOrPartitionError(f"The topic '{result.name}' does not exist any more."))
+    elif isinstance(error, StoreDisconnectedError):
+        result.refuse(error)
     else:
         result.refuse(UnknownServerError(str(error)))
 
