@@ -309,7 +309,14 @@ def compared(kafka_4: ApacheKafka, newer: ServedBroker, level: int, scenario: Ca
 
 @pytest.mark.parametrize(
     "scenario",
-    [ends_and_what_is_asked_again, what_does_not_belong, another_one_with_the_id, what_takes_too_long, older_producers, markers],
+    [
+        ends_and_what_is_asked_again,
+        what_does_not_belong,
+        another_one_with_the_id,
+        pytest.param(what_takes_too_long, marks=pytest.mark.alone),
+        older_producers,
+        markers,
+    ],
     ids=lambda scenario: scenario.__name__,
 )
 @pytest.mark.parametrize("level", [2, 1])
