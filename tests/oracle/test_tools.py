@@ -261,9 +261,12 @@ def test_features(both: Both) -> None:
     assert kafka(f"{tool} describe") == (0, [])
 
     def described(level: str, epoch: int) -> None:
-        (line,) = ours(f"{tool} describe")[1]
-        supported = f"SupportedMinVersion: 0 SupportedMaxVersion: {SUPPORTED[TRANSACTION_VERSION].high}"
-        assert line == f"Feature: transaction.version {supported} FinalizedVersionLevel: {level} Epoch: {epoch}"
+        levels = dict.fromkeys(SUPPORTED, "0") | {TRANSACTION_VERSION: level}
+        assert sorted(ours(f"{tool} describe")[1]) == [
+            f"Feature: {name} SupportedMinVersion: {supported.low} SupportedMaxVersion: {supported.high} "
+            f"FinalizedVersionLevel: {levels[name]} Epoch: {epoch}"
+            for name, supported in sorted(SUPPORTED.items())
+        ]
 
     described("0", 0)
     assert ours(f"{tool} upgrade --dry-run {feature}=1")[0] == 0
