@@ -22,6 +22,7 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka_spark.cells import aggregate, kinds
 from twisted_kafka_spark.pipeline import followed
 from twisted_kafka_spark.pipeline.job import Job, run
+from twisted_kafka_spark.runtime.session import setting
 from twisted_kafka_spark.stream import follow as streams
 from twisted_kafka_spark.stream.source import Source
 from twisted_kafka_spark.stream.watch import WINDOW, windows
@@ -36,6 +37,18 @@ def following(spark: Any, tmp_path: Path) -> Following:
 
 def minutes(first: int, end: int, each: int = 5) -> list[str]:
     return [line("Fetch", minute, topics=[topic("orders", 1)]) for minute in range(first, end) for _ in range(each)]
+
+
+def test_batches_count_whatever_the_session_is_set_to_for_other_writes(spark: Any, following: Following) -> None:
+    hadoop, name = spark._jsc.hadoopConfiguration(), "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+    hadoop.set(name, "false")
+    try:
+        with setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
+            for _ in range(2):
+                following.batch(0, minutes(0, 3))
+    finally:
+        hadoop.unset(name)
+    assert following.requests() == [(minute, 5) for minute in range(3)]
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from twisted_kafka_spark.runtime import output
 
 pytestmark = pytest.mark.timeout(600)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "access-log" / "tables.md"
+OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
 
 
 def test_the_page_has_all_tables_and_columns() -> None:
@@ -116,6 +117,7 @@ def test_tables_are_complete_after_a_kill_and_when_they_come_later(spark: Any, t
 def test_tables_of_a_catalog_are_replaced_by_the_hour(spark: Any, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     target = Target("parquet", "spark_catalog.kafka")
+    how = spark.conf.get(OVERWRITE)
     try:
         for number in (8, 9):
             hour(log, number, 20)
@@ -125,6 +127,7 @@ def test_tables_of_a_catalog_are_replaced_by_the_hour(spark: Any, tmp_path: Path
                 spark.sql("ALTER TABLE kafka.clients_now RENAME TO kafka.clients")
         assert spark.sql("SELECT sum(requests) FROM kafka.traffic").collect()[0][0] == 40
         assert spark.sql("SELECT sum(requests) FROM kafka.clients WHERE hour = '08'").collect()[0][0] == 20
+        assert spark.conf.get(OVERWRITE) == how
     finally:
         spark.sql("DROP DATABASE IF EXISTS kafka CASCADE")
 

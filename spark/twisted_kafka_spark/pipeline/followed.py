@@ -26,6 +26,8 @@ FOLLOWED = "followed=4"
 COMPACTED = (64, 4096)
 """How many batches are merged into one folder, and how many of those again."""
 _COMPLETE = "_SUCCESS"
+_AS_ONE = {"partitionOverwriteMode": "static", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}
+"""A folder is replaced as a whole and then marked as complete, whatever the session's settings say of other writes."""
 _BATCHES = re.compile(r"batches=(\d+)-(\d+)$")
 
 Range = tuple[int, int]
@@ -120,7 +122,7 @@ class Followed:
         if is_sorted:
             hours = hours.repartition("date", "hour").sortWithinPartitions("date", "hour", "kind", TIME.name)
         writer = hours.write.mode("overwrite").partitionBy("date", "hour")
-        writer.option("compression", "zstd").parquet(self._path(batches))
+        writer.options(compression="zstd", **_AS_ONE).parquet(self._path(batches))
 
     def _found(self) -> list[Range]:
         names = map(_BATCHES.match, self._folder.names())

@@ -23,6 +23,7 @@ from twisted_kafka_spark.choices import DELTA, ICEBERG, PARQUET
 from twisted_kafka_spark.pipeline import exchange, page, store, table_schema
 from twisted_kafka_spark.pipeline.table_schema import FINDINGS, TABLES, Table
 from twisted_kafka_spark.runtime.folder import Folder
+from twisted_kafka_spark.runtime.session import setting
 from twisted_kafka_spark.runtime.spark_errors import first_line
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 FOLDER = "tables"
 _TYPES = {"string": pa.string(), "timestamp": pa.timestamp("us", "UTC"), "int": pa.int32(), "bigint": pa.int64()}
 _SCHEMA, _DUE = "schema.json", "_due.{}.json"
+_BY_PARTITION = "spark.sql.sources.partitionOverwriteMode", "dynamic"
 _AT_ONCE = 4
 """Tables that are written at a time: most are small, and take longer to plan than to write."""
 _PACKAGES = {
@@ -108,7 +110,8 @@ class Tables:
             found = exchange.as_shards(whole.where(_is_one_of(days)))
             sized = page.sizes(found)
             if sized.first is not None:
-                with page.kept(page.by_hour(found, sized)) as hourly:
+                # Not around each write: they are made by threads, and insertInto has no option for it.
+                with page.kept(page.by_hour(found, sized)) as hourly, setting(self._spark, *_BY_PARTITION):
                     self._write(_of_hours(hourly, hours), [kind for kind in sized.cells if kind in TABLES])
                     self._write_findings(days, page.findings_of_days(hourly, {}), sized.last)
         if self._folder.read(_SCHEMA) != table_schema.as_json().encode():
@@ -186,7 +189,6 @@ class Tables:
         elif self._target.form == DELTA:
             ordered.write.format(DELTA).mode("overwrite").option("partitionOverwriteMode", "dynamic").saveAsTable(name)
         else:
-            self._spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
             ordered.write.insertInto(name, overwrite=True)
 
 

@@ -173,9 +173,15 @@ def prepared(spark: SparkSession) -> Iterator[None]:
     if isinstance(spark, _LateSession):
         yield
         return
-    name, zone = _ZONE
+    with setting(spark, *_ZONE):
+        yield
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Change a setting of a session for a while."""
     before = spark.conf.get(name)
-    spark.conf.set(name, zone)
+    spark.conf.set(name, value)
     try:
         yield
     finally:
