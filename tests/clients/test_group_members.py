@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,9 @@ class Member:
     def read(self) -> set[tuple[int, int]]:
         """What it has read so far, as (partition, offset)."""
         found: set[Any] = set()
-        for line in self.output.read_text(errors="replace").splitlines():
+        for line in self.output.read_text(errors="replace").splitlines(keepends=True):
+            if not line.endswith("\n"):
+                break  # it is being written
             if line.startswith("{"):
                 event = json.loads(line)
                 if event["name"] == "records_consumed":
@@ -167,11 +170,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 
 
 @pytest.fixture
-def members() -> Iterator[list[Member]]:
-    started: list[Member] = []
-    yield started
-    for member in started:
-        member.end()
+def started() -> Iterator[ExitStack]:
+    """What ends members and the load, also of a test that fails."""
+    with ExitStack() as ends:
+        yield ends
 
 
 def make_topic(bootstrap: str, topic: str) -> None:
@@ -183,7 +185,7 @@ def make_topic(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_every_record_is_read(broker: ServedBroker, members: list[Member], tmp_path: Path, name: str) -> None:
+def test_every_record_is_read(broker: ServedBroker, started: ExitStack, tmp_path: Path, name: str) -> None:
     kinds = GROUPS[name]
     if "java" in name and java_class_path() is None:
         pytest.skip("needs Java and Maven")
@@ -192,11 +194,14 @@ def test_every_record_is_read(broker: ServedBroker, members: list[Member], tmp_p
     topic, group = f"topic-{name}", new_group()
     make_topic(broker.bootstrap, topic)
     load = Load(broker.bootstrap, topic)
+    started.callback(load.end)
+    members: list[Member] = []
 
     def start(number: int) -> Member:
         command = kinds[number % len(kinds)](broker.bootstrap, topic, group, number)
         member = Member(tmp_path, len(members), command)
         members.append(member)
+        started.callback(member.end)
         return member
 
     def reads_more(*readers: Member) -> None:
