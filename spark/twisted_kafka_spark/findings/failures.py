@@ -340,7 +340,7 @@ def _finding(tables: Tables, one: _Failing) -> Finding:
     name = "error-burst" if one.is_burst else "access-denied" if one.error in REFUSALS else "failing-client"
     client = main_value(one.rows, "client_id")
     principal, topic = main_value(one.rows, "principal"), main_value(one.rows, "topic")
-    node = _broker_of(one) if len({each["node"] for each in tables["node"]}) > 1 else None
+    node = _broker_of(one) if len(tables["node"]) > 1 else None
     top = one.rows.top("client_id")
     evidence = {
         "error": one.error,

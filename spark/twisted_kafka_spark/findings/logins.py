@@ -147,7 +147,7 @@ def _login_finding(tables: Tables, rows: Failures, where: str, **of: str) -> Fin
             "clients": several_values(rows, "client_id"),
             "errors": ", ".join(sorted({name[0] for name, _ in rows.top("error")})),
             "listeners": ", ".join(sorted(listeners)),
-            "node": main_value(rows, "node") if len({each["node"] for each in tables["node"]}) > 1 else None,
+            "node": main_value(rows, "node") if len(tables["node"]) > 1 else None,
         },
         (f"connection LIKE {quoted(f'%-{prefix}:%')}" if prefix else "error IN ('" + "', '".join(LOGIN_ERRORS) + "')")
         + f" AND {Span(first, last).where}",

@@ -331,9 +331,7 @@ def topics_of(tables: Tables, who: Who, api: str) -> list[str]:
 
 def _peaks(mine: Any, whole: Any, floor: float, factor: float) -> list[Run]:
     """Return the runs in which a client that is there most of the time does far more than usual, if it seldom does."""
-    if (mine > 0).sum() * 2 < len(mine) or len(mine) < limits.LEAST_SLOTS:
-        return []
-    if mine.max() <= floor:
+    if (mine > 0).sum() * 2 < len(mine) or len(mine) < limits.LEAST_SLOTS or mine.max() <= floor:
         return []
     usual = median(mine)
     limit = max(floor, factor * usual, unusual_above(mine, limits.MAD_FACTOR), 1.5 * float(np.quantile(mine, 0.85)))
@@ -359,9 +357,7 @@ def _is_peak(mine: Any, whole: Any, run: Run, usual: float, factor: float) -> bo
 
 def _newcomers_peaks(mine: Any, whole: Any, floor: float, beyond: float) -> list[Run]:
     """Return the runs in which a client without a past does several times as much as all others do, even when they do most."""
-    if (mine > 0).sum() * 2 >= len(mine) or len(mine) < limits.LEAST_SLOTS:
-        return []
-    if mine.max() <= floor:
+    if (mine > 0).sum() * 2 >= len(mine) or len(mine) < limits.LEAST_SLOTS or mine.max() <= floor:
         return []
     others = whole - mine
     most = float(np.quantile(others, 0.95))
